@@ -1,4 +1,4 @@
-"""How often the localiser names the culprit, on simulated clusters.
+"""How often the localiser names the suspect, on simulated clusters.
 
     localiser.py [--hosts 8,16,64,256,1024] [--noise 0,0.05,0.1] [--trials 200] [--missing 0.0] [--only TEXT]
 
@@ -106,12 +106,12 @@ def measured(
 def blames_healthy(outcome: simulator.Outcome) -> bool:
     """Whether something is named that was not injected; a right node with the wrong side is not healthy."""
     injected = {entity(name) for name in (f.name for f in outcome.faults)}
-    return any(entity(simulator.named(c)) not in injected for c in outcome.decision.culprits)
+    return any(entity(simulator.named(c)) not in injected for c in outcome.decision.suspects)
 
 
 def in_a_tie(outcome: simulator.Outcome) -> bool:
     """Whether a fault that is not named is listed in a tie."""
-    named = {simulator.named(c) for c in outcome.decision.culprits}
+    named = {simulator.named(c) for c in outcome.decision.suspects}
     listed = {simulator.named(c) for tie in outcome.decision.undecided for c in tie.between}
     return any(f.name in listed - named for f in outcome.faults)
 

@@ -122,8 +122,8 @@ def check(
     be measured between nodes is missing in a quick scan for a check of that profile.
 
     expects: keys of what users may expect of nodes (``{"gpu.driver": str}``: str, int, float or bool), which
-    the check compares by `Wanted.look` or `differing`; a key belongs to one check. ``net.mtu.*`` is a key of
-    things with names, compared by `named`.
+    the check compares by `Expectations.for_values` or `differing`; a key belongs to one check. ``net.mtu.*``
+    is a key of things with names, compared by `named`.
 
     Raises CheckError when a parameter is no fact, the name has no family, or the docstring is missing.
     """

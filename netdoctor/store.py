@@ -56,12 +56,12 @@ class Store:
         known = self.node.get(group, {})
         return {n: known[n] for n in nodes if n in known and not isinstance(known[n], Missing)}
 
-    def whole(self, group: str) -> Any:
+    def cluster_fact(self, group: str) -> Any:
         return self.cluster.get(group, NOT_COLLECTED)
 
     def part(self, group: str, node: str) -> Any:
         """The run's fact as far as this node goes: Missing where the node took no part in it."""
-        whole = self.whole(group)
+        whole = self.cluster_fact(group)
         own = self.node.get(group, {}).get(node)
         return own if isinstance(own, Missing) and not isinstance(whole, Missing) else whole
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from netdoctor.engine.gathering import addresses, all_paths
-from netdoctor.facts.localisation import Culprit, Decision, Kind, Round
+from netdoctor.facts.localisation import Decision, Kind, Round, Suspect
 from netdoctor.facts.net import PortMatrix, PortProbe
 from netdoctor.facts.software import Job
 from netdoctor.measure.bandwidth import _direction, connected
-from netdoctor.measure.collective import Cast, _by_node, cast
-from netdoctor.measure.common import Ground
+from netdoctor.measure.collective import Roster, _by_node, roster_of
+from netdoctor.measure.common import Participants
 from netdoctor.measure.declare import Context
 from netdoctor.measure.ranks import Ranks
 from netdoctor.measure.schedule import first_rounds, follow_up
@@ -55,9 +55,9 @@ def plans(count: int, name: Callable[[str], str] = str) -> dict[str, Callable[[]
     leaves = {node: f"leaf{i // A_LEAF}" for i, node in enumerate(names)}
     rounds = first_rounds(names, leaves)
     context = _context(names)
-    found = cast(context)
-    assert isinstance(found, Cast)
-    ranks = Ranks(Willing(), found.layout, context.ground.addresses, "nccl", found.environments)
+    found = roster_of(context)
+    assert isinstance(found, Roster)
+    ranks = Ranks(Willing(), found.layout, context.participants.addresses, "nccl", found.environments)
     matrix, decision = _matrix(names), _decision(names, leaves)
     ports = dict.fromkeys(names, 4711)
 
@@ -68,7 +68,7 @@ def plans(count: int, name: Callable[[str], str] = str) -> dict[str, Callable[[]
 
     def streamed() -> None:
         for one in rounds:
-            _direction(Willing(), context.ground, ports, "word", one.number, one.pairs, 1.0, {})
+            _direction(Willing(), context.participants, ports, "word", one.number, one.pairs, 1.0, {})
 
     return {
         "rounds of pairs": lambda: first_rounds(names),
@@ -76,7 +76,7 @@ def plans(count: int, name: Callable[[str], str] = str) -> dict[str, Callable[[]
         "a round for what is undecided": lambda: follow_up(decision, names, rounds, leaves=leaves),
         "who reaches everybody": lambda: connected(names, matrix),
         "pairs told to the nodes": streamed,
-        "ranks of an all-reduce": lambda: cast(context),
+        "ranks of an all-reduce": lambda: roster_of(context),
         "ranks started, told their pairs": led,
     }
 
@@ -88,8 +88,8 @@ def _context(names: list[str]) -> Context:
             store.put(group, node, fact)
     known = dict(addresses(store, names, job))
     store.cluster["paths"] = all_paths(store, names, job)
-    ground = Ground(nodes=tuple(names), addresses=known)
-    return Context(transport=Willing(), ground=ground, store=store, job=job)
+    participants = Participants(nodes=tuple(names), addresses=known)
+    return Context(transport=Willing(), participants=participants, store=store, job=job)
 
 
 def _matrix(names: list[str]) -> PortMatrix:
@@ -106,8 +106,8 @@ def _matrix(names: list[str]) -> PortMatrix:
 
 
 def _decision(names: list[str], leaves: Mapping[str, str]) -> Decision:
-    def suspect(kind: Kind, *nodes: str, leaf: str | None = None) -> Culprit:
-        return Culprit(kind=kind, nodes=nodes, leaf=leaf, confidence=0.9)
+    def suspect(kind: Kind, *nodes: str, leaf: str | None = None) -> Suspect:
+        return Suspect(kind=kind, nodes=nodes, leaf=leaf, confidence=0.9)
 
     suspects = [suspect(Kind.NODE, node) for node in names[::A_SUSPECT]]
     for first in range(0, len(names), 2 * A_LEAF):
@@ -115,7 +115,7 @@ def _decision(names: list[str], leaves: Mapping[str, str]) -> Decision:
         suspects.append(suspect(Kind.UPLINK, *members, leaf=leaves[members[0]]))
     good = tuple(node for i, node in enumerate(names) if i % A_SUSPECT and i % 2)
     unclear = tuple(node for i, node in enumerate(names) if i % A_SUSPECT and not i % 2)
-    return Decision(culprits=tuple(suspects), exonerated=good, unclear=unclear)
+    return Decision(suspects=tuple(suspects), exonerated=good, unclear=unclear)
 
 
 def _asked(ranks: Ranks, one: Round) -> list[tuple[int, int]]:

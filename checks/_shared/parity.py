@@ -7,7 +7,7 @@ from typing import Any
 
 from netdoctor.checks._shared.majority import majority
 from netdoctor.checks._shared.text import listing, title_text
-from netdoctor.facts.wanted import ABSENT, Wanted, Wish
+from netdoctor.facts.expected import ABSENT, Expectation, Expectations
 from netdoctor.model import (
     CONFIG,
     CONTROL,
@@ -45,7 +45,7 @@ def differing(
     cause: Cause,
     *,
     key: str = "",
-    expect: Wanted | None = None,
+    expect: Expectations | None = None,
     item: str = "",
     status: Status = Status.FAIL,
     why: str = "",
@@ -60,13 +60,13 @@ def differing(
 
     values: node id to value; a node without one is unknown, so leave out those that need none. noun:
     ``torch``. cause: its title is for a tie, ``torch differs between {nodes}``; where most nodes agree, one
-    that names their value takes its place. key, of: as in Wanted.look. why: what follows, put behind the
-    summary. tell: whether nodes that are all alike get a line with the value. peers: whether nodes are
-    compared where nothing was typed. least: whether more than what was typed will do. seen(node): evidence.
-    fixes(node, wanted): how `node` gets the majority's value.
+    that names their value takes its place. key, item: as in `Expectations.for_values`. why: what follows,
+    put behind the summary. report_equal: whether nodes that are all alike get a line with the value. peers:
+    whether nodes are compared where nothing is expected. at_least: whether more than what is expected will
+    do. fixes(node, expected): how `node` gets the majority's value.
     """
     known = {node: value for node, value in values.items() if value}
-    expectations = expect.look(key, values, item) if expect and key else {}
+    expectations = expect.for_values(key, values, item) if expect and key else {}
     for node in (node for node in values if node not in known and (peers or node in expectations)):
         yield unknown(node, f"{noun} cannot be compared: nothing could be read here")
     for node, expectation in expectations.items():
@@ -116,7 +116,7 @@ def unlike_expected_by_name(
     noun: str,
     cause: Cause,
     key: str,
-    expect: Wanted | None,
+    expect: Expectations | None,
     **more: Any,
 ) -> Iterator[Finding]:
     """Hold what nodes have under names, such as the MTU of each interface, to what was typed of these
@@ -136,7 +136,7 @@ def unlike_expected_by_name(
 
 
 def unlike_expected(
-    expectation: Wish,
+    expectation: Expectation,
     node: str,
     value: str,
     noun: str,
@@ -163,6 +163,6 @@ def unlike_expected(
     )
 
 
-def expectation_evidence(expectation: Wish) -> Evidence:
+def expectation_evidence(expectation: Expectation) -> Evidence:
     """Where something expected was typed."""
-    return evidence(expectation.place, f"{expectation.said} = {expectation.text}", "file", at=CONTROL)
+    return evidence(expectation.place, f"{expectation.name} = {expectation.text}", "file", at=CONTROL)

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from netdoctor.checks._shared.parity import unlike_expected_by_name
 from netdoctor.checks._shared.text import size, title_text
+from netdoctor.facts.expected import ABSENT as MISSING
+from netdoctor.facts.expected import Expectations
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.places import HUNG, UNTRIED, Place, PlaceFacts
-from netdoctor.facts.wanted import ABSENT as MISSING
-from netdoctor.facts.wanted import Wanted
 from netdoctor.model import Cause, Finding, Status
 
 # What the kernel says of a mount whose server, or whose user-space half, is gone.
@@ -73,7 +73,7 @@ def unreported(facts: PlaceFacts, paths: Sequence[str]) -> list[str]:
     ]
 
 
-def unexpected_mounts(nodes: Mapping[str, PlaceFacts], expect: Wanted | None) -> Iterator[Finding]:
+def unexpected_mounts(nodes: Mapping[str, PlaceFacts], expect: Expectations | None) -> Iterator[Finding]:
     """Hold what is mounted to what was typed, by mount point or path."""
     if expect is None:
         return

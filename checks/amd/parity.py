@@ -6,7 +6,7 @@ from netdoctor.check import check
 from netdoctor.checks._shared.parity import differing
 from netdoctor.checks._shared.text import listing
 from netdoctor.facts.accelerators import AcceleratorFacts
-from netdoctor.facts.wanted import Wanted
+from netdoctor.facts.expected import Expectations
 from netdoctor.model import Cause, Finding, Status, seen, skip
 
 # What is compared: its word, the key under which it may be expected, how it is read. What no node tells is no
@@ -27,7 +27,9 @@ PROPERTIES = (
     source="https://rocm.docs.amd.com/en/latest/compatibility/compatibility-matrix.html",
     expects={key: str for _, key, _ in PROPERTIES},
 )
-def amd_parity(nodes: Mapping[str, AcceleratorFacts], expect: Wanted | None = None) -> Iterator[Finding]:
+def amd_parity(
+    nodes: Mapping[str, AcceleratorFacts], expect: Expectations | None = None
+) -> Iterator[Finding]:
     """Nodes with AMD GPUs have the same GPUs, driver, ROCm and RCCL.
 
     Looks at:

@@ -35,7 +35,7 @@ def compared(baseline: Baseline | None, words: Words) -> str:
 def fallen(decision: Decision, baseline: Baseline | None, words: Words) -> Iterator[Finding]:
     """Pairs that were faster in the baseline and that the localiser blames nobody for."""
     known = earlier.best(words.rates)
-    free = {p: rate for p, rate in known.items() if not any(c.holds_back(*p) for c in decision.culprits)}
+    free = {p: rate for p, rate in known.items() if not any(c.holds_back(*p) for c in decision.suspects)}
     now = {p: rate for p, rate in free.items() if rate is not None and p in words.baseline}
     shares = {p: rate / words.baseline[p] for p, rate in now.items()}
     if baseline is None or not shares:
@@ -46,7 +46,7 @@ def fallen(decision: Decision, baseline: Baseline | None, words: Words) -> Itera
         yield _all(shares, now, baseline, words)
         return
     low = earlier.lower(now, words.baseline)
-    culprits = _culprits(low, shares)
+    suspects = _suspects(low, shares)
     cause = SOME.but(verify=(words.check,))
     for (src, dst), share in low.items():
         say = cause.fail if share < STOPS_BELOW else cause.warn
@@ -54,8 +54,8 @@ def fallen(decision: Decision, baseline: Baseline | None, words: Words) -> Itera
         yield say(
             f"{words.what}: {title_text(src)} -> {title_text(dst)} at {rate}, "
             f"{100 * share:.0f} % of the baseline",
-            at=next((c for c in culprits if c in (src, dst)), pair(src, dst)),
-            culprits=culprits,
+            at=next((c for c in suspects if c in (src, dst)), pair(src, dst)),
+            culprits=suspects,
             observed=rate,
             expected=BASELINE(f"{then}, {when(baseline)}"),
             seen=_evidence({(src, dst): share}, words, baseline),
@@ -80,7 +80,7 @@ def _all(
     )
 
 
-def _culprits(low: Mapping[Pair, float], shares: Mapping[Pair, float]) -> tuple[str, ...]:
+def _suspects(low: Mapping[Pair, float], shares: Mapping[Pair, float]) -> tuple[str, ...]:
     """Nodes whose every pair fell, with two partners or more; else the pairs."""
     nodes: list[str] = []
     for node in dict.fromkeys(n for p in low for n in p):

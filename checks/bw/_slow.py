@@ -8,9 +8,9 @@ from typing import Any
 from netdoctor.checks._shared.addresses import data_device
 from netdoctor.checks._shared.paths import about_path, on_path
 from netdoctor.checks._shared.text import is_ifname, listing, title_text
-from netdoctor.checks.bw._culprits import TcpCulprits
+from netdoctor.checks.bw._suspects import TcpSuspects
 from netdoctor.facts.bandwidth import PairRate, TcpRate, TcpRates
-from netdoctor.facts.localisation import Culprit, Decision, Kind, Side, Undecided
+from netdoctor.facts.localisation import Decision, Kind, Side, Suspect, Undecided
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.paths import Path, Paths
 from netdoctor.model import (
@@ -107,35 +107,35 @@ def _sorted(words: Words) -> list[float]:
 
 
 def slow(decision: Decision, words: Words) -> Iterator[Finding]:
-    """A finding for every culprit and for what stays undecided; nothing when nothing is slow."""
-    for culprit in decision.culprits:
-        yield from _blamed(culprit, decision, words)
+    """A finding for every suspect and for what stays undecided; nothing when nothing is slow."""
+    for suspect in decision.suspects:
+        yield from _blamed(suspect, decision, words)
     for tie in decision.undecided:
         finding = _tied(tie, decision, words)
-        sure = next((one for one in decision.culprits if _same_path(one, tie) or _explains(one, tie)), None)
+        sure = next((one for one in decision.suspects if _same_path(one, tie) or _explains(one, tie)), None)
         if sure is not None and finding.cause is not None:
             cause = next(_blamed(sure, decision, words)).cause
             finding = replace(finding, target=_targets(tie.between[0])[0], cause=cause)
         yield finding
 
 
-def _same_path(culprit: Culprit, tie: Undecided) -> bool:
+def _same_path(suspect: Suspect, tie: Undecided) -> bool:
     """What one direction is blamed for and the other only suspected of is one path."""
-    ends = {*culprit.nodes}
-    return culprit.kind is Kind.PATH and all(
+    ends = {*suspect.nodes}
+    return suspect.kind is Kind.PATH and all(
         one.kind is Kind.PATH and {*one.nodes} == ends for one in tie.between
     )
 
 
-def _explains(culprit: Culprit, tie: Undecided) -> bool:
+def _explains(suspect: Suspect, tie: Undecided) -> bool:
     """The node holds back all that is suspected: how much slower a moment was than it is, is no cause."""
     return (
         tie.maybe_passing
-        and culprit.kind in (Kind.NODE, Kind.NIC)
+        and suspect.kind in (Kind.NODE, Kind.NIC)
         and all(
             one.kind is Kind.PATH
             and not one.dead
-            and all(culprit.holds_back(*nodes_of(target)) for target in _targets(one))
+            and all(suspect.holds_back(*nodes_of(target)) for target in _targets(one))
             for one in tie.between
         )
     )
@@ -145,7 +145,7 @@ Way = tuple[Path | None, Decision, Words]
 
 
 def tcp_ways(
-    tcp: TcpRates, found: TcpCulprits, paths: Paths | None, nets: Mapping[str, NetFacts], words: Words
+    tcp: TcpRates, found: TcpSuspects, paths: Paths | None, nets: Mapping[str, NetFacts], words: Words
 ) -> list[Way]:
     """What there is to judge on each path. words: of the main one."""
     ways: list[Way] = [(None, found.decision, words)]
@@ -175,24 +175,24 @@ def slow_on(ways: Sequence[Way]) -> Iterator[Finding]:
         blamed.update(key for _, key in found if key is not None)
 
 
-def _blamed(culprit: Culprit, decision: Decision, words: Words) -> Iterator[Finding]:
-    targets = _targets(culprit)
-    confidence = Confidence(culprit.certainty.value)
-    key, title = _title(culprit)
+def _blamed(suspect: Suspect, decision: Decision, words: Words) -> Iterator[Finding]:
+    targets = _targets(suspect)
+    confidence = Confidence(suspect.certainty.value)
+    key, title = _title(suspect)
     settle = _again(nodes_of(targets[0]), words) if confidence is SUSPECTED else None
     cause = Cause(key, title, confidence, verify=(words.check,), settle_by=settle)
-    if culprit.kind is Kind.NODE:
+    if suspect.kind is Kind.NODE:
         cause = cause.but(action=Action.DRAIN)
-    say = cause.fail if culprit.dead or culprit.factor < STOPS_BELOW else cause.warn
-    side = f" in {_SIDES[culprit.side]}" if culprit.kind is Kind.NODE else ""
-    details = _figures(culprit, decision, words)
-    held = _held((culprit,), words)
+    say = cause.fail if suspect.dead or suspect.factor < STOPS_BELOW else cause.warn
+    side = f" in {_SIDES[suspect.side]}" if suspect.kind is Kind.NODE else ""
+    details = _figures(suspect, decision, words)
+    held = _held((suspect,), words)
     for target in targets:
         yield say(
-            f"{_said(culprit, words)}{side}",
+            f"{_said(suspect, words)}{side}",
             at=target,
             culprits=targets,
-            fixes=_fix(culprit, words),
+            fixes=_fix(suspect, words),
             pairs=held,
             **details,
         )
@@ -228,20 +228,20 @@ def _tied(tie: Undecided, decision: Decision, words: Words) -> Finding:
     )
 
 
-def _targets(culprit: Culprit) -> tuple[str, ...]:
-    if culprit.kind is Kind.PATH:
-        a, b = culprit.nodes[0], culprit.nodes[1]
-        if culprit.side is Side.IN:
+def _targets(suspect: Suspect) -> tuple[str, ...]:
+    if suspect.kind is Kind.PATH:
+        a, b = suspect.nodes[0], suspect.nodes[1]
+        if suspect.side is Side.IN:
             return (pair(b, a),)
-        return (pair(a, b),) if culprit.side is Side.OUT else (pair(a, b), pair(b, a))
-    if culprit.kind in (Kind.NODE, Kind.NIC):
-        return culprit.nodes[:1]
-    if culprit.kind in (Kind.RAIL, Kind.LEAF, Kind.UPLINK) and culprit.nodes:
-        return culprit.nodes
+        return (pair(a, b),) if suspect.side is Side.OUT else (pair(a, b), pair(b, a))
+    if suspect.kind in (Kind.NODE, Kind.NIC):
+        return suspect.nodes[:1]
+    if suspect.kind in (Kind.RAIL, Kind.LEAF, Kind.UPLINK) and suspect.nodes:
+        return suspect.nodes
     return (CLUSTER,)
 
 
-def _held(suspects: Sequence[Culprit], words: Words) -> tuple[str, ...]:
+def _held(suspects: Sequence[Suspect], words: Words) -> tuple[str, ...]:
     """The measured pairs that are slow whichever of these it is."""
     measured = dict.fromkeys((r.src, r.dst) for r in words.rates)
     return tuple(pair(*ends) for ends in measured if all(one.holds_back(*ends) for one in suspects))
@@ -255,27 +255,27 @@ _SIDES = {
 }
 
 
-def _title(culprit: Culprit) -> tuple[str, str]:
-    """(key, title) of a culprit; numbers stay out of both.
+def _title(suspect: Suspect) -> tuple[str, str]:
+    """(key, title) of a suspect; numbers stay out of both.
 
     Neither says what was measured: slow over TCP and slow for torch is one cause, and the evidence has both.
     """
-    speed = "dead" if culprit.dead else "slow"
-    key = f"slow-{culprit.kind.value}"
-    rail, leaf = title_text(culprit.rail or ""), title_text(culprit.leaf or "")
-    match culprit.kind:
+    speed = "dead" if suspect.dead else "slow"
+    key = f"slow-{suspect.kind.value}"
+    rail, leaf = title_text(suspect.rail or ""), title_text(suspect.leaf or "")
+    match suspect.kind:
         case Kind.NODE:
             side = {
                 Side.OUT: "What {nodes} send{s} is",
                 Side.IN: "What {nodes} receive{s} is",
-            }.get(culprit.side, "Everything to and from {nodes} is")
-            return f"{key}-{culprit.side.value}", f"{side} {speed}, whoever the peer"
+            }.get(suspect.side, "Everything to and from {nodes} is")
+            return f"{key}-{suspect.side.value}", f"{side} {speed}, whoever the peer"
         case Kind.NIC:
-            return f"{key}-{culprit.side.value}", f"Rail {rail} of {{nodes}} is {speed}"
+            return f"{key}-{suspect.side.value}", f"Rail {rail} of {{nodes}} is {speed}"
         case Kind.PATH:
             # Both directions are two targets, and one path to a reader.
-            a, b = (title_text(n) for n in culprit.nodes[:2])
-            path = "{nodes}" if len(_targets(culprit)) == 1 else f"between {a} and {b}"
+            a, b = (title_text(n) for n in suspect.nodes[:2])
+            path = "{nodes}" if len(_targets(suspect)) == 1 else f"between {a} and {b}"
             return key, f"The path {path} is {speed}, though both ends are fast with others"
         case Kind.RAIL:
             return key, f"Rail {rail}{f' of leaf {leaf}' if leaf else ''} is {speed} on {{nodes}}"
@@ -289,45 +289,45 @@ def _title(culprit: Culprit) -> tuple[str, str]:
             return key, "Every pair is slower than the nodes' own links allow"
 
 
-def _said(culprit: Culprit, words: Words) -> str:
-    if culprit.dead or culprit.value_gbyte_s is None:
+def _said(suspect: Suspect, words: Words) -> str:
+    if suspect.dead or suspect.value_gbyte_s is None:
         return f"{words.what}: nothing passes"
-    rate = words.rate(culprit.value_gbyte_s)
-    if culprit.healthy_gbyte_s is None:
+    rate = words.rate(suspect.value_gbyte_s)
+    if suspect.healthy_gbyte_s is None:
         return f"{words.what}: {rate}"
-    return f"{words.what}: {rate}, {100 * culprit.factor:.0f} % of {words.rate(culprit.healthy_gbyte_s)}"
+    return f"{words.what}: {rate}, {100 * suspect.factor:.0f} % of {words.rate(suspect.healthy_gbyte_s)}"
 
 
-def _figures(culprit: Culprit, decision: Decision, words: Words) -> dict[str, Any]:
+def _figures(suspect: Suspect, decision: Decision, words: Words) -> dict[str, Any]:
     """What was seen, in how many runs, and what was expected."""
-    value, met = culprit.value_gbyte_s, culprit.partners
-    runs = f"{culprit.runs} run{'s' if culprit.runs != 1 else ''}"
+    value, met = suspect.value_gbyte_s, suspect.partners
+    runs = f"{suspect.runs} run{'s' if suspect.runs != 1 else ''}"
     partners = f" with {met} partner{'s' if met != 1 else ''}" if met else ""
-    sure = f"{100 * culprit.confidence:.0f} %" if culprit.confidence < 0.995 else "over 99 %"
+    sure = f"{100 * suspect.confidence:.0f} %" if suspect.confidence < 0.995 else "over 99 %"
     return {
         "observed": words.rate(value) if value is not None else "nothing",
-        "expected": _expected(culprit, decision, words),
+        "expected": _expected(suspect, decision, words),
         "seen": seen(
             f"{words.what} in {runs}{partners}",
             f"confidence {sure}, noise {100 * decision.noise:.0f} %",
-            at=culprit.nodes[0] if culprit.nodes else CLUSTER,
+            at=suspect.nodes[0] if suspect.nodes else CLUSTER,
         ),
     }
 
 
-def _expected(culprit: Culprit, decision: Decision, words: Words) -> Expected:
+def _expected(suspect: Suspect, decision: Decision, words: Words) -> Expected:
     """What was expected, and from where: the peers' figure, or the bound of the slowest part.
 
     Beside it what the same pairs reached in the baseline.
     """
-    before = [rate for (src, dst), rate in words.baseline.items() if culprit.holds_back(src, dst)]
+    before = [rate for (src, dst), rate in words.baseline.items() if suspect.holds_back(src, dst)]
     then = f"; {words.rate(median(before))} in the baseline" if before else ""
-    if culprit.kind is Kind.UNIFORM or (words.derived and decision.healthy_gbyte_s is None):
-        terms = dict.fromkeys(words.limited_by[n] for n in culprit.nodes if n in words.limited_by)
+    if suspect.kind is Kind.UNIFORM or (words.derived and decision.healthy_gbyte_s is None):
+        terms = dict.fromkeys(words.limited_by[n] for n in suspect.nodes if n in words.limited_by)
         term = f", limited by {listing(terms, 2)}" if terms else ""
-        value = culprit.healthy_gbyte_s
+        value = suspect.healthy_gbyte_s
         return DERIVED((words.rate(value) if value is not None else "more") + term + then)
-    value = culprit.healthy_gbyte_s or decision.healthy_gbyte_s
+    value = suspect.healthy_gbyte_s or decision.healthy_gbyte_s
     return PEERS((words.rate(value) if value else "more") + f", the peers' median{then}")
 
 
@@ -337,10 +337,10 @@ def _again(nodes: Sequence[str], words: Words) -> str:
     return f"netdoctor scan --last --only {words.check} --node {','.join(nodes)}"
 
 
-def _fix(culprit: Culprit, words: Words) -> Fix:
-    if culprit.kind not in (Kind.NODE, Kind.NIC):
-        return {Kind.PATH: PATH, Kind.UNIFORM: SHARED}.get(culprit.kind, SWITCH)
-    node = culprit.nodes[0]
+def _fix(suspect: Suspect, words: Words) -> Fix:
+    if suspect.kind not in (Kind.NODE, Kind.NIC):
+        return {Kind.PATH: PATH, Kind.UNIFORM: SHARED}.get(suspect.kind, SWITCH)
+    node = suspect.nodes[0]
     device = words.devices.get(node)
     shell = (
         f"ethtool {device} | grep -E 'Speed|Duplex'; tc qdisc show dev {device}; ip -s link show dev {device}"

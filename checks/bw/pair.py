@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
 from netdoctor.checks.bw._baseline import compared, fallen, when
-from netdoctor.checks.bw._culprits import PairCulprits
 from netdoctor.checks.bw._ranks import left_out, not_over, nothing, trouble
 from netdoctor.checks.bw._slow import Words, devices, extremes, gbyte, slow, summary
+from netdoctor.checks.bw._suspects import PairSuspects
 from netdoctor.facts.bandwidth import Baseline, PairRates
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.paths import Paths
@@ -24,7 +24,7 @@ from netdoctor.model import CLUSTER, Finding, Measure, ok, skip
 )
 def bw_pair(
     pairs: PairRates,
-    culprits: PairCulprits,
+    suspects: PairSuspects,
     job: Job,
     nets: Mapping[str, NetFacts],
     baseline: Baseline | None = None,
@@ -69,7 +69,7 @@ def bw_pair(
         devices=devices(nets, job.data_addresses),
         baseline=earlier.table(before.pairs) if before is not None else {},
     )
-    decision = culprits.decision
+    decision = suspects.decision
     yield from slow(decision, words)
     yield from fallen(decision, before, words)
     then = compared(before, words)

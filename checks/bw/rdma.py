@@ -5,8 +5,8 @@ from statistics import median
 
 from netdoctor.check import check
 from netdoctor.checks._shared.text import listing
-from netdoctor.checks.bw._culprits import RdmaCulprits
 from netdoctor.checks.bw._slow import Words, extremes, gbit, slow, summary
+from netdoctor.checks.bw._suspects import RdmaSuspects
 from netdoctor.facts.bandwidth import RdmaRates
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.model import CLUSTER, Finding, Measure, nodes_of, ok, skip, unknown
@@ -19,7 +19,7 @@ from netdoctor.model import CLUSTER, Finding, Measure, nodes_of, ok, skip, unkno
     required=False,
     source="https://github.com/linux-rdma/perftest",
 )
-def bw_rdma(rates: RdmaRates, culprits: RdmaCulprits, nodes: Mapping[str, RdmaFacts]) -> Iterator[Finding]:
+def bw_rdma(rates: RdmaRates, suspects: RdmaSuspects, nodes: Mapping[str, RdmaFacts]) -> Iterator[Finding]:
     """RDMA writes between any two nodes are as fast as between the others, on every rail.
 
     Looks at:
@@ -64,8 +64,8 @@ def bw_rdma(rates: RdmaRates, culprits: RdmaCulprits, nodes: Mapping[str, RdmaFa
         limited_by=rates.limited_by,
         derived=bool(rates.expected_gbyte_s),
     )
-    yield from slow(culprits.decision, words)
-    text, measures = summary(culprits.decision, rates.rounds, words), extremes(words, "Gbit/s", 8)
+    yield from slow(suspects.decision, words)
+    text, measures = summary(suspects.decision, rates.rounds, words), extremes(words, "Gbit/s", 8)
     if rates.latencies:
         usual = median(one.us for one in rates.latencies)
         worst = max(rates.latencies, key=lambda one: one.us)

@@ -6,8 +6,8 @@ from netdoctor.check import check
 from netdoctor.checks._shared.matrix import left_out
 from netdoctor.checks._shared.paths import path_text
 from netdoctor.checks.bw._baseline import compared, fallen
-from netdoctor.checks.bw._culprits import TcpCulprits
 from netdoctor.checks.bw._slow import Words, devices, extremes, gbit, slow_on, summary, tcp_ways
+from netdoctor.checks.bw._suspects import TcpSuspects
 from netdoctor.facts.bandwidth import Baseline, TcpRates
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.paths import Paths
@@ -25,7 +25,7 @@ from netdoctor.model import CLUSTER, Finding, Measure, ok, skip
 )
 def bw_tcp(
     tcp: TcpRates,
-    culprits: TcpCulprits,
+    suspects: TcpSuspects,
     job: Job,
     nets: Mapping[str, NetFacts],
     baseline: Baseline | None = None,
@@ -68,10 +68,10 @@ def bw_tcp(
         derived=bool(tcp.expected_gbyte_s),
         baseline=earlier.table(baseline.tcp) if baseline is not None else {},
     )
-    ways = tcp_ways(tcp, culprits, paths, nets, words)
+    ways = tcp_ways(tcp, suspects, paths, nets, words)
     yield from slow_on(ways)
-    yield from fallen(culprits.decision, baseline, words)
-    text, measures = summary(culprits.decision, tcp.rounds, words), extremes(words, "Gbit/s", 8)
+    yield from fallen(suspects.decision, baseline, words)
+    text, measures = summary(suspects.decision, tcp.rounds, words), extremes(words, "Gbit/s", 8)
     for path, decision, there in ways[1:]:
         text += (
             f"{path_text((path,))}: {summary(decision, tcp.further[path.id].rounds, there)}" if path else ""

@@ -9,10 +9,10 @@ from netdoctor.checks._shared.env import change, export
 from netdoctor.checks._shared.majority import majority
 from netdoctor.checks._shared.parity import unlike_expected_by_name
 from netdoctor.checks._shared.text import listing
+from netdoctor.facts.expected import Expectations
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.software import EnvFacts, Job
-from netdoctor.facts.wanted import Wanted
 from netdoctor.model import CERTAIN, CONSTANT, LIKELY, PEERS, Cause, Finding, Fix, Status, in_job, run, seen
 from netdoctor.rules import variables as rules
 from netdoctor.rules.leftovers import leftover
@@ -46,7 +46,7 @@ def differences(
     envs: Mapping[str, Environment],
     hosts: Mapping[str, HostFacts],
     nets: Mapping[str, NetFacts],
-    expect: Wanted | None = None,
+    expect: Expectations | None = None,
 ) -> Iterator[Finding]:
     """A finding for each variable and node that has another value than most; between two, who sets it. Nodes
     of which the user has said what the variable is to be are none of them."""
@@ -54,7 +54,7 @@ def differences(
     for name in sorted({name for env in envs.values() for name in env if _compared(name)}):
         raw = {node: env[name].value if name in env else "" for node, env in envs.items()}
         if expect and name in asked:
-            said = {*expect.typed(VALUE, raw, name), *expect.typed(SET, raw, name)}
+            said = {*expect.for_nodes(VALUE, raw, name), *expect.for_nodes(SET, raw, name)}
             raw = {node: value for node, value in raw.items() if node not in said}
         if len(set(raw.values())) == 1:
             continue
@@ -63,7 +63,7 @@ def differences(
         yield from _differing(name, values, envs)
 
 
-def as_typed(envs: Mapping[str, Environment], expect: Wanted | None) -> Iterator[Finding]:
+def as_typed(envs: Mapping[str, Environment], expect: Expectations | None) -> Iterator[Finding]:
     """Hold variables to what was typed: their values, and whether they may be set at all."""
     if expect is None:
         return
@@ -169,7 +169,7 @@ def env_drift(
     hosts: Mapping[str, HostFacts] | None,
     nets: Mapping[str, NetFacts] | None,
     job: Job,
-    expect: Wanted | None = None,
+    expect: Expectations | None = None,
 ) -> Iterator[Finding]:
     """Variables of torch, CUDA, Python and the loader are the same on all nodes, none left from debugging.
 

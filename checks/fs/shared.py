@@ -15,10 +15,10 @@ from netdoctor.checks._shared.positions import (
     unexpected_mounts,
 )
 from netdoctor.checks._shared.text import listing, quoted
+from netdoctor.facts.expected import Expectations
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.places import Place, PlaceFacts
 from netdoctor.facts.software import Job
-from netdoctor.facts.wanted import Wanted
 from netdoctor.model import CLUSTER, PEERS, SUSPECTED, Cause, Finding, look, ok, seen, skip
 
 NOT_MOUNTED = Cause("fs-not-mounted", "{where} is not mounted on {nodes}")
@@ -82,7 +82,7 @@ def fs_shared(
     places: Mapping[str, PlaceFacts],
     hosts: Mapping[str, HostFacts],
     job: Job,
-    expect: Wanted | None = None,
+    expect: Expectations | None = None,
 ) -> Iterator[Finding]:
     """A path that is shared is shared by all nodes.
 

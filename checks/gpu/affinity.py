@@ -10,9 +10,9 @@ from netdoctor.check import check
 from netdoctor.checks._shared.parity import differing
 from netdoctor.checks._shared.text import listing
 from netdoctor.checks.gpu._xid import address
+from netdoctor.facts.expected import Expectations
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.rdma import Hca, RdmaFacts
-from netdoctor.facts.wanted import Wanted
 from netdoctor.memo import of_one
 from netdoctor.model import PEERS, Action, Cause, Finding, Status, look, ok, seen, skip
 from netdoctor.rules.pci import Distance, distance
@@ -132,7 +132,7 @@ def _finding(cause: Cause, node: str, summary: str, here: str, there: str, what:
     expects={"gpu.affinity": str},
 )
 def gpu_affinity(
-    gpus: Mapping[str, GpuFacts], rdmas: Mapping[str, RdmaFacts], expect: Wanted | None = None
+    gpus: Mapping[str, GpuFacts], rdmas: Mapping[str, RdmaFacts], expect: Expectations | None = None
 ) -> Iterator[Finding]:
     """Every GPU is as near to an HCA, and to the other GPUs, as on the other nodes of the kind.
 

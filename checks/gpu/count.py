@@ -9,10 +9,10 @@ from netdoctor.checks._shared.parity import differing
 from netdoctor.checks._shared.text import listing
 from netdoctor.checks.gpu._gpus import given_by_slurm, kept
 from netdoctor.facts.accelerators import AcceleratorFacts
+from netdoctor.facts.expected import Expectation, Expectations
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import Node
 from netdoctor.facts.software import EnvFacts
-from netdoctor.facts.wanted import Wanted, Wish
 from netdoctor.model import (
     CONFIG,
     DERIVED,
@@ -52,7 +52,7 @@ SEARCH = look(
 def gpu_count(
     gpus: Mapping[str, GpuFacts],
     nodes: Mapping[str, Node],
-    expect: Wanted | None = None,
+    expect: Expectations | None = None,
     others: Mapping[str, AcceleratorFacts] | None = None,
     envs: Mapping[str, EnvFacts] | None = None,
 ) -> Iterator[Finding]:
@@ -83,7 +83,9 @@ def gpu_count(
     counts = {n: len(gpu.devices) or len(others[n].kfd if n in others else ()) for n, gpu in gpus.items()}
     by_slurm = {n: given_by_slurm(nodes[n], gpu, (envs or {}).get(n)) for n, gpu in gpus.items()}
     shares = {n: number for n, number in by_slurm.items() if number is not None}
-    typed = expect.look("gpu.count", {node: str(count) for node, count in counts.items()}) if expect else {}
+    typed = (
+        expect.for_values("gpu.count", {node: str(count) for node, count in counts.items()}) if expect else {}
+    )
     if not any((*counts.values(), *shares.values(), *(nodes[node].gpus for node in gpus))) and not typed:
         yield skip("no GPU on any node, and none listed")
         return
@@ -105,7 +107,10 @@ class _Expected:
 
 
 def _expected_counts(
-    counts: Mapping[str, int], nodes: Mapping[str, Node], shares: Mapping[str, int], typed: Mapping[str, Wish]
+    counts: Mapping[str, int],
+    nodes: Mapping[str, Node],
+    shares: Mapping[str, int],
+    typed: Mapping[str, Expectation],
 ) -> dict[str, _Expected]:
     """What --expect says of each node, else the hosts file, else Slurm's share of the job, else most."""
     found = {n: _Expected(share, "Slurm gave the task", True, exact=False) for n, share in shares.items()}
@@ -148,7 +153,7 @@ def _unlike_expected(
 
 
 def _models(
-    gpus: Mapping[str, GpuFacts], counts: Mapping[str, int], expect: Wanted | None
+    gpus: Mapping[str, GpuFacts], counts: Mapping[str, int], expect: Expectations | None
 ) -> Iterator[Finding]:
     models = {
         node: listing(sorted({device.name for device in facts.devices}), 3)

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from netdoctor.check import check
 from netdoctor.checks._shared.install import install_driver
 from netdoctor.checks._shared.parity import differing
+from netdoctor.facts.expected import Expectations
 from netdoctor.facts.gpu import GpuFacts
-from netdoctor.facts.wanted import Wanted
 from netdoctor.model import DERIVED, Cause, Evidence, Finding, Fix, Status, after_reboot, seen, skip, unknown
 from netdoctor.rules.versions import parse_version
 
@@ -22,7 +22,7 @@ RESTART = after_reboot("restart the machine, so that module and library agree", 
     source="https://docs.nvidia.com/datacenter/tesla/drivers/releases.html",
     expects={"gpu.driver": str},
 )
-def gpu_driver(nodes: Mapping[str, GpuFacts], expect: Wanted | None = None) -> Iterator[Finding]:
+def gpu_driver(nodes: Mapping[str, GpuFacts], expect: Expectations | None = None) -> Iterator[Finding]:
     """Every node runs the same NVIDIA driver, and its library fits the loaded module.
 
     Looks at:
@@ -63,7 +63,7 @@ def gpu_driver(nodes: Mapping[str, GpuFacts], expect: Wanted | None = None) -> I
             yield unknown(node, "the version of the NVIDIA driver could not be read")
         elif node not in versions:
             yield skip("no NVIDIA GPU with a driver on this node", node)
-    typed = expect.look("gpu.driver", versions) if expect else {}
+    typed = expect.for_values("gpu.driver", versions) if expect else {}
     parsed = {node: parse_version(text) for node, text in versions.items() if node not in typed}
     branches = {node: f"{version[0]}" for node, version in parsed.items() if version}
     warn, why = Status.WARN, "NCCL may pick other paths there"

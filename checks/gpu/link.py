@@ -7,8 +7,8 @@ from collections.abc import Container, Iterator, Mapping
 from netdoctor.check import check
 from netdoctor.checks._shared.parity import differing
 from netdoctor.checks._shared.text import listing
+from netdoctor.facts.expected import Expectations
 from netdoctor.facts.gpu import Gpu, GpuFacts
-from netdoctor.facts.wanted import Wanted
 from netdoctor.model import (
     DERIVED,
     PEERS,
@@ -58,7 +58,7 @@ Place = tuple[str, int]  # node and index of a GPU
     source="https://docs.nvidia.com/deploy/nvml-api/group__NvLink.html",
     expects={key: int for key, *_ in TYPED},
 )
-def gpu_link(gpus: Mapping[str, GpuFacts], expect: Wanted | None = None) -> Iterator[Finding]:
+def gpu_link(gpus: Mapping[str, GpuFacts], expect: Expectations | None = None) -> Iterator[Finding]:
     """Every GPU has as many NVLinks up, and as many PCIe lanes, as the others of its kind.
 
     Looks at:
@@ -96,9 +96,9 @@ def gpu_link(gpus: Mapping[str, GpuFacts], expect: Wanted | None = None) -> Iter
         free: list[dict[Place, int]] = []
         for values, typed in zip((up, generations, widths), TYPED, strict=True):
             said: Container[str] = ()
-            if expect and expect.about(typed[0], model):
+            if expect and expect.has(typed[0], model):
                 yield from _typed(model, values, expect, *typed)
-                said = expect.typed(typed[0], {node for node, _ in values}, model)
+                said = expect.for_nodes(typed[0], {node for node, _ in values}, model)
             free.append({p: value for p, value in values.items() if p[0] not in said} if said else values)
         yield from _nvlinks(devices, free[0])
         yield from _nodes_without(devices, up)
@@ -123,7 +123,7 @@ def gpu_link(gpus: Mapping[str, GpuFacts], expect: Wanted | None = None) -> Iter
 
 
 def _typed(
-    model: str, there: Mapping[Place, int], expect: Wanted, key: str, noun: str, cause: Cause
+    model: str, there: Mapping[Place, int], expect: Expectations, key: str, noun: str, cause: Cause
 ) -> Iterator[Finding]:
     """Nodes on which a GPU has less than the user expects of this model."""
     least: dict[str, int] = {}

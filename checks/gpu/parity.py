@@ -9,8 +9,8 @@ from netdoctor.check import check
 from netdoctor.checks._shared.parity import differing
 from netdoctor.checks._shared.text import listing
 from netdoctor.checks.gpu._limits import corrupt, set_lower
+from netdoctor.facts.expected import Expectations
 from netdoctor.facts.gpu import Gpu, GpuFacts
-from netdoctor.facts.wanted import Wanted
 from netdoctor.model import Cause, Finding, Fix, Status, run, skip
 
 MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
@@ -45,7 +45,7 @@ PROPERTIES: tuple[tuple[str, type, str, Callable[[Gpu], Any], Callable[[Any], st
     source="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html",
     expects={key: kind for key, kind, *_ in PROPERTIES},
 )
-def gpu_parity(gpus: Mapping[str, GpuFacts], expect: Wanted | None = None) -> Iterator[Finding]:
+def gpu_parity(gpus: Mapping[str, GpuFacts], expect: Expectations | None = None) -> Iterator[Finding]:
     """GPUs of one model have the same firmware, the same modes, and their full power.
 
     Looks at:
@@ -74,7 +74,7 @@ def gpu_parity(gpus: Mapping[str, GpuFacts], expect: Wanted | None = None) -> It
             read_of = {node: set(map(read, devices)) for node, devices in nodes.items()}
             said = {node: {put(one) or "" for one in values} for node, values in read_of.items()}
             # Boards and drivers that do not know the property say nothing on all nodes.
-            asked = expect is not None and expect.about(key, model)
+            asked = expect is not None and expect.has(key, model)
             if not asked and not any(values - {""} for values in said.values()):
                 continue
             if key == "gpu.inforom" and not asked:

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from netdoctor.checks._shared.majority import majority
 from netdoctor.checks._shared.parity import differing, unlike_expected, unlike_expected_by_name
 from netdoctor.checks._shared.text import GIB, listing, quoted, size
+from netdoctor.facts.expected import Expectations
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.tuning import TuningFacts
-from netdoctor.facts.wanted import Wanted
 from netdoctor.model import (
     PEERS,
     Cause,
@@ -165,13 +165,13 @@ def models(tunings: Tunings, hosts: Mapping[str, HostFacts], least: int) -> list
 
 
 def alike(
-    nodes: list[str], tunings: Tunings, hosts: Mapping[str, HostFacts], expect: Wanted | None
+    nodes: list[str], tunings: Tunings, hosts: Mapping[str, HostFacts], expect: Expectations | None
 ) -> Iterator[Finding]:
     """What is not the same on nodes of one model."""
     rows = [(row, {node: row.read(tunings[node]) for node in nodes}) for row in ROWS]
     # What a virtual machine has is what was asked for.
     if not any(tunings[node].is_virtual for node in nodes):
-        said = expect.typed("host.memory", nodes) if expect else {}
+        said = expect.for_nodes("host.memory", nodes) if expect else {}
         rows.append((_MEMORY, dict(memory([node for node in nodes if node not in said], hosts))))
     for row, values in rows:
         # What no node has is nothing to compare.
@@ -194,10 +194,10 @@ def alike(
     yield from _few(nodes, tunings)
 
 
-def typed(tunings: Tunings, hosts: Mapping[str, HostFacts], expect: Wanted | None) -> Iterator[Finding]:
+def typed(tunings: Tunings, hosts: Mapping[str, HostFacts], expect: Expectations | None) -> Iterator[Finding]:
     """What was typed of numbers and names: at least so much memory (GiB), and kernel settings."""
     gib = {node: f"{host.memory_total_bytes / GIB:.0f}" for node, host in hosts.items() if node in tunings}
-    for node, wish in expect.look("host.memory", gib).items() if expect else ():
+    for node, wish in expect.for_values("host.memory", gib).items() if expect else ():
         if gib[node] == "0":
             yield unknown(node, "how much memory there is could not be read")
         elif float(gib[node]) < LOST[1] * wish.number:
@@ -242,12 +242,12 @@ def memory(nodes: Iterable[str], hosts: Mapping[str, HostFacts]) -> dict[str, st
     return {node: size(total if node in lost else int(usual)) for node, total in totals.items()}
 
 
-def sysctls(nodes: list[str], tunings: Tunings, expect: Wanted | None = None) -> Iterator[Finding]:
+def sysctls(nodes: list[str], tunings: Tunings, expect: Expectations | None = None) -> Iterator[Finding]:
     """One finding for each node whose kernel settings are not those of most nodes of its model."""
     names = sorted({name for node in nodes for name in tunings[node].sysctls})
     odd: dict[str, list[tuple[str, str, str]]] = {}
     for name in names:
-        said = expect.typed(SYSCTL, nodes, name) if expect else {}
+        said = expect.for_nodes(SYSCTL, nodes, name) if expect else {}
         mine = [n for n in nodes if name in tunings[n].sysctls and n not in said]
         spread = majority({n: tunings[n].sysctls[name] for n in mine})
         if (usual := spread.value) is not None:

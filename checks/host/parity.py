@@ -6,8 +6,8 @@ from netdoctor.check import check
 from netdoctor.checks._shared.majority import majority
 from netdoctor.checks._shared.parity import unlike_expected
 from netdoctor.checks._shared.text import listing
+from netdoctor.facts.expected import Expectations
 from netdoctor.facts.host import HostFacts
-from netdoctor.facts.wanted import Wanted
 from netdoctor.model import PEERS, SUSPECTED, Cause, Finding, Status, after_reboot, seen, skip, unknown
 
 IMAGE = "bring the nodes to one kernel, from the same image or package set"
@@ -23,7 +23,7 @@ PROPERTIES = (
     source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
     expects={key: str for key, *_ in PROPERTIES},
 )
-def host_parity(hosts: Mapping[str, HostFacts], expect: Wanted | None = None) -> Iterator[Finding]:
+def host_parity(hosts: Mapping[str, HostFacts], expect: Expectations | None = None) -> Iterator[Finding]:
     """All nodes run the same kernel and distribution on the same architecture.
 
     Looks at:
@@ -36,7 +36,7 @@ def host_parity(hosts: Mapping[str, HostFacts], expect: Wanted | None = None) ->
     Fix:
         Install the odd node like the others, or leave it out.
     """
-    if len(hosts) < 2 and not any(expect and expect.about(key) for key, *_ in PROPERTIES):
+    if len(hosts) < 2 and not any(expect and expect.has(key) for key, *_ in PROPERTIES):
         yield skip("one node: nothing to compare with")
         if expect is None:
             return
@@ -47,7 +47,7 @@ def host_parity(hosts: Mapping[str, HostFacts], expect: Wanted | None = None) ->
                 yield unknown(node, f"its {word} could not be read ({source})")
         cause = Cause(f"parity-{word}", f"{{nodes}} run{{s}} another {word} than most nodes")
         status = Status.FAIL if attribute == "arch" else Status.WARN
-        typed = expect.look(key, values) if expect else {}
+        typed = expect.for_values(key, values) if expect else {}
         for node, wish in typed.items():
             if values[node] and not wish.is_met_by(values[node]):
                 details = {"seen": seen(source, values[node], "command"), "fixes": after_reboot(advice)}

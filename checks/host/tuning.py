@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
 from netdoctor.checks.host._setup import KEYS, alike, is_slowed_by_balancing, models, typed
+from netdoctor.facts.expected import Expectations
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.tuning import TuningFacts
-from netdoctor.facts.wanted import Wanted
 from netdoctor.model import Cause, Finding, run, seen, skip
 
 BALANCING = Cause("numa-balancing", "Automatic NUMA balancing slows the GPUs of {nodes} down")
@@ -25,7 +25,7 @@ OFF = run(
     expects=KEYS,
 )
 def host_tuning(
-    tunings: Mapping[str, TuningFacts], hosts: Mapping[str, HostFacts], expect: Wanted | None = None
+    tunings: Mapping[str, TuningFacts], hosts: Mapping[str, HostFacts], expect: Expectations | None = None
 ) -> Iterator[Finding]:
     """Machines of one model have the same firmware, processors, memory and kernel settings.
 
@@ -55,7 +55,7 @@ def host_tuning(
                 fixes=OFF,
             )
     yield from typed(tunings, hosts, expect)
-    alone = expect is not None and any(map(expect.about, KEYS))
+    alone = expect is not None and any(map(expect.has, KEYS))
     groups = models(tunings, hosts, least=1 if expect else 2)
     if not alone and all(len(nodes) < 2 for nodes in groups):
         yield skip("no two machines of one model: nothing to compare with")

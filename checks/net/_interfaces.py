@@ -4,8 +4,8 @@ import ipaddress
 from collections.abc import Callable, Iterator, Mapping
 
 from netdoctor.checks._shared.parity import unlike_expected_by_name
+from netdoctor.facts.expected import Expectations
 from netdoctor.facts.net import Netdev, NetFacts
-from netdoctor.facts.wanted import Wanted
 from netdoctor.model import Cause, Evidence, Finding, Status, seen
 
 MTU, SPEED, DRIVER, NETWORK = "net.mtu.*", "net.speed.*", "net.driver.*", "net.network.*"
@@ -23,7 +23,7 @@ def as_typed(
     noun: str,
     cause: Cause,
     key: str,
-    expect: Wanted | None,
+    expect: Expectations | None,
     least: bool = False,
 ) -> Iterator[Finding]:
     """Hold what nodes have on interfaces to what was typed. read: None where it could not be read."""
@@ -47,7 +47,9 @@ def as_typed(
     )
 
 
-def others_as_typed(nets: Mapping[str, NetFacts], slow: Cause, expect: Wanted | None) -> Iterator[Finding]:
+def others_as_typed(
+    nets: Mapping[str, NetFacts], slow: Cause, expect: Expectations | None
+) -> Iterator[Finding]:
     """Of interfaces: the speed (Gbit/s, at least), the driver and the IPv4 network."""
     yield from as_typed(nets, _speed, "speed (Gbit/s)", slow, SPEED, expect, least=True)
     yield from as_typed(nets, lambda _, dev: dev.driver, "driver", OTHER, DRIVER, expect)
@@ -66,10 +68,10 @@ def _network(net: NetFacts, dev: Netdev) -> str | None:
     return None
 
 
-def untyped(devs: Mapping[str, Netdev], key: str, expect: Wanted | None) -> Mapping[str, Netdev]:
+def untyped(devs: Mapping[str, Netdev], key: str, expect: Expectations | None) -> Mapping[str, Netdev]:
     """The nodes of whose interface nothing was typed, which are compared with each other."""
     asked = expect.names(key) if expect else set()
     if expect is None or not asked:
         return devs
-    said = {name: expect.typed(key, devs, name) for name in asked}
+    said = {name: expect.for_nodes(key, devs, name) for name in asked}
     return {node: dev for node, dev in devs.items() if node not in said.get(dev.name, ())}

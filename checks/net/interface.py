@@ -10,10 +10,10 @@ from netdoctor.checks._shared.majority import majority
 from netdoctor.checks._shared.paths import further_devices, on_path
 from netdoctor.checks._shared.text import SHOWN, listing, on_dev
 from netdoctor.checks.net._interfaces import KEYS, SPEED, others_as_typed, untyped
+from netdoctor.facts.expected import Expectations
 from netdoctor.facts.net import AddressRow, Netdev, NetFacts
 from netdoctor.facts.paths import Paths
 from netdoctor.facts.software import Job
-from netdoctor.facts.wanted import Wanted
 from netdoctor.model import (
     CONFIG,
     LIKELY,
@@ -52,7 +52,7 @@ SLOW = Cause("net-speed", "The link of {nodes} is slower than those of the other
     expects=KEYS,
 )
 def net_interface(
-    nets: Mapping[str, NetFacts], job: Job, paths: Paths | None = None, expect: Wanted | None = None
+    nets: Mapping[str, NetFacts], job: Job, paths: Paths | None = None, expect: Expectations | None = None
 ) -> Iterator[Finding]:
     """Each node has an interface for the job's traffic: up, with carrier, an address, and its peers' speed.
 

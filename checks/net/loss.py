@@ -12,7 +12,7 @@ from netdoctor.facts.net import NetFacts
 from netdoctor.facts.paths import Paths
 from netdoctor.facts.software import Job
 from netdoctor.localise.binomial import at_least
-from netdoctor.localise.loss import Cell, Counts, Loss, culprits, total
+from netdoctor.localise.loss import Cell, Counts, Loss, suspects, total
 from netdoctor.model import (
     CLUSTER,
     LIKELY,
@@ -94,7 +94,7 @@ def net_loss(
         return
     blamed: set[tuple[str, tuple[str, ...]]] = set()
     for path, cells in ways:
-        for one in culprits(cells, LIMIT):
+        for one in suspects(cells, LIMIT):
             # A node that loses packets on each of its paths is one cause.
             say = about_path if (one.side, one.nodes) in blamed else on_path
             blamed.add((one.side, one.nodes))

@@ -8,10 +8,10 @@ from netdoctor.checks._shared.majority import majority
 from netdoctor.checks._shared.paths import further_devices, on_path
 from netdoctor.checks._shared.text import listing, on_dev
 from netdoctor.checks.net._interfaces import MTU, as_typed, untyped
+from netdoctor.facts.expected import Expectations
 from netdoctor.facts.net import Netdev, NetFacts
 from netdoctor.facts.paths import Paths
 from netdoctor.facts.software import Job
-from netdoctor.facts.wanted import Wanted
 from netdoctor.model import CLUSTER, PEERS, SUSPECTED, Cause, Finding, Fix, run, seen, skip, unknown
 
 
@@ -47,7 +47,7 @@ NOT_READ = Cause("mtu-unread", "The MTU of {nodes} could not be compared", follo
 
 @check(source="https://datatracker.ietf.org/doc/html/rfc4821", expects={MTU: int})
 def net_mtu(
-    nets: Mapping[str, NetFacts], job: Job, paths: Paths | None = None, expect: Wanted | None = None
+    nets: Mapping[str, NetFacts], job: Job, paths: Paths | None = None, expect: Expectations | None = None
 ) -> Iterator[Finding]:
     """The interfaces that carry the job's traffic have one MTU.
 

@@ -8,12 +8,12 @@ from netdoctor.check import check
 from netdoctor.checks._shared.majority import majority
 from netdoctor.checks._shared.parity import differing
 from netdoctor.checks._shared.text import listing, on_dev
+from netdoctor.facts.expected import Expectations
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.net import Netdev, NetFacts
 from netdoctor.facts.paths import Paths
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.tuning import TuningFacts
-from netdoctor.facts.wanted import Wanted
 from netdoctor.model import DERIVED, PEERS, Cause, Finding, Fix, Status, at, look, run, seen, skip
 
 HALF = Cause("nic-half-duplex", "a NIC of {nodes} cannot send and receive at once")
@@ -175,7 +175,7 @@ def net_parity(
     hosts: Mapping[str, HostFacts],
     tunings: Mapping[str, TuningFacts] | None,
     rdma: Mapping[str, RdmaFacts] | None,
-    expect: Wanted | None = None,
+    expect: Expectations | None = None,
 ) -> Iterator[Finding]:
     """NICs run at full duplex, and those of one model with the same driver, firmware and settings.
 
@@ -222,12 +222,12 @@ def net_parity(
         yield from settings(there, hosts)
 
 
-def _compared(one: Property, model: str, there: Nics, expect: Wanted | None) -> Iterator[Finding]:
+def _compared(one: Property, model: str, there: Nics, expect: Expectations | None) -> Iterator[Finding]:
     values = {
         node: listing(sorted({value for dev in devs if (value := one.read(dev))}))
         for node, devs in there.items()
     }
-    if not of_most(values) and not (expect and expect.about(one.key, model)):
+    if not of_most(values) and not (expect and expect.has(one.key, model)):
         return
     names = {node: listing(dev.name for dev in devs) for node, devs in there.items()}
     yield from differing(

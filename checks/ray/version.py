@@ -5,8 +5,8 @@ from typing import Any
 
 from netdoctor.check import check
 from netdoctor.checks._shared.parity import differing
+from netdoctor.facts.expected import Expectations
 from netdoctor.facts.ray import RayFacts
-from netdoctor.facts.wanted import Wanted
 from netdoctor.model import Cause, Evidence, Finding, Fix, Status, run, seen
 
 RELEASE = Cause("ray-version", "Ray differs between {nodes}")
@@ -18,7 +18,7 @@ COMMIT = Cause("ray-commit", "Ray is built from other sources on {nodes}")
     source="https://github.com/ray-project/ray/blob/ray-2.44.1/python/ray/_private/utils.py",
     expects={"ray.version": str},
 )
-def ray_version(nodes: Mapping[str, RayFacts], expect: Wanted | None = None) -> Iterator[Finding]:
+def ray_version(nodes: Mapping[str, RayFacts], expect: Expectations | None = None) -> Iterator[Finding]:
     """Ray, and the Python that runs its workers, are the same on every node, to the patch.
 
     Looks at:

@@ -9,9 +9,9 @@ from netdoctor.checks._shared.majority import majority
 from netdoctor.checks._shared.parity import differing, unlike_expected
 from netdoctor.checks._shared.rdma import NO_HCAS, hca_evidence, unbound_evidence
 from netdoctor.checks._shared.text import listing, title_text
+from netdoctor.facts.expected import Expectations
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.rdma import RdmaFacts
-from netdoctor.facts.wanted import Wanted
 from netdoctor.model import (
     DERIVED,
     HERE,
@@ -98,7 +98,7 @@ OPEN = run(
     expects={"rdma.hcas": int},
 )
 def rdma_hca(
-    nodes: Mapping[str, RdmaFacts], hosts: Mapping[str, HostFacts] | None, expect: Wanted | None = None
+    nodes: Mapping[str, RdmaFacts], hosts: Mapping[str, HostFacts] | None, expect: Expectations | None = None
 ) -> Iterator[Finding]:
     """Every node has the HCAs that the other nodes have, and the login user may open them.
 
@@ -115,7 +115,7 @@ def rdma_hca(
         look at the card.
     """
     number = {node: str(len(facts.hcas)) for node, facts in nodes.items()}
-    typed = expect.look("rdma.hcas", number) if expect else {}
+    typed = expect.for_values("rdma.hcas", number) if expect else {}
     if not typed and not any(facts.hcas or facts.unbound_pci for facts in nodes.values()):
         yield skip(NO_HCAS)
         return

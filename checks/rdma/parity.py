@@ -8,8 +8,8 @@ from netdoctor.checks._shared.parity import differing
 from netdoctor.checks._shared.rdma import NO_HCAS, has_any, ports_of
 from netdoctor.checks._shared.text import listing
 from netdoctor.checks.rdma._properties import ASKED, PROPERTIES, Property
+from netdoctor.facts.expected import Expectations
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
-from netdoctor.facts.wanted import Wanted
 from netdoctor.model import Cause, Evidence, Finding, Status, seen, skip
 
 
@@ -19,7 +19,7 @@ from netdoctor.model import Cause, Evidence, Finding, Status, seen, skip
     source="https://docs.kernel.org/admin-guide/abi-stable.html#abi-file-stable-sysfs-class-infiniband",
     expects={one.key: str for one in PROPERTIES},
 )
-def rdma_parity(nodes: Mapping[str, RdmaFacts], expect: Wanted | None = None) -> Iterator[Finding]:
+def rdma_parity(nodes: Mapping[str, RdmaFacts], expect: Expectations | None = None) -> Iterator[Finding]:
     """The same HCA port of every node is on one fabric, in the same partitions, with the same driver.
 
     Looks at:
@@ -47,7 +47,7 @@ def rdma_parity(nodes: Mapping[str, RdmaFacts], expect: Wanted | None = None) ->
     for one in PROPERTIES:
         # Ports that differ in the same way are told together.
         alike: dict[frozenset[tuple[str, str | None]], list[str]] = defaultdict(list)
-        asked = expect is not None and expect.about(one.key)
+        asked = expect is not None and expect.has(one.key)
         for (layer, _, name), there in ports.items():
             if one.layer in ("", layer):
                 values = {node: one.read(*port) for node, port in there.items()}
@@ -60,7 +60,7 @@ def rdma_parity(nodes: Mapping[str, RdmaFacts], expect: Wanted | None = None) ->
 
 
 def _compared(
-    one: Property, values: Mapping[str, str | None], names: list[str], expect: Wanted | None
+    one: Property, values: Mapping[str, str | None], names: list[str], expect: Expectations | None
 ) -> Iterator[Finding]:
     def evidence(node: str) -> Evidence:
         if one.file in ASKED:

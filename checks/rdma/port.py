@@ -7,9 +7,9 @@ from netdoctor.check import check
 from netdoctor.checks._shared.parity import differing
 from netdoctor.checks._shared.rdma import NO_HCAS, has_any, port_evidence, ports_of, unread
 from netdoctor.checks.rdma._fixes import link_fixes
+from netdoctor.facts.expected import Expectations
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
-from netdoctor.facts.wanted import Wanted
 from netdoctor.model import CLUSTER, LIKELY, PEERS, Action, Cause, Finding, look, placed, run, skip
 
 DOWN = Cause(
@@ -48,7 +48,7 @@ WHERE = {
     expects={"rdma.active": int},
 )
 def rdma_port(
-    nodes: Mapping[str, RdmaFacts], nets: Mapping[str, NetFacts] | None, expect: Wanted | None = None
+    nodes: Mapping[str, RdmaFacts], nets: Mapping[str, NetFacts] | None, expect: Expectations | None = None
 ) -> Iterator[Finding]:
     """Every HCA port that is up on most nodes is up on all of them.
 

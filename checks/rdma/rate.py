@@ -7,9 +7,9 @@ from typing import NamedTuple
 from netdoctor.check import check
 from netdoctor.checks._shared.parity import unlike_expected
 from netdoctor.checks._shared.rdma import NO_HCAS, has_any, port_evidence, ports_of, unread
+from netdoctor.facts.expected import Expectation, Expectations
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
-from netdoctor.facts.wanted import Wanted, Wish
 from netdoctor.model import PEERS, SUSPECTED, Action, Cause, Finding, look, skip, unknown
 from netdoctor.text import is_plain_name
 
@@ -34,7 +34,7 @@ class Rate(NamedTuple):
     expects={"rdma.rate": float},
 )
 def rdma_rate(
-    nodes: Mapping[str, RdmaFacts], nets: Mapping[str, NetFacts] | None, expect: Wanted | None = None
+    nodes: Mapping[str, RdmaFacts], nets: Mapping[str, NetFacts] | None, expect: Expectations | None = None
 ) -> Iterator[Finding]:
     """Every active HCA port runs at the usual rate of that port in the cluster.
 
@@ -94,7 +94,9 @@ def rdma_rate(
                 yield _slow(node, hca, port, most, (nets or {}).get(node))
 
 
-def _typed(ports: Sequence[tuple[str, Hca, HcaPort]], expect: Wanted | None) -> dict[tuple[str, str], Wish]:
+def _typed(
+    ports: Sequence[tuple[str, Hca, HcaPort]], expect: Expectations | None
+) -> dict[tuple[str, str], Expectation]:
     """What the user expects of the cards of a kind on a node."""
     slowest: dict[str, dict[str, float]] = defaultdict(dict)
     for node, hca, port in ports if expect else ():
@@ -105,7 +107,9 @@ def _typed(ports: Sequence[tuple[str, Hca, HcaPort]], expect: Wanted | None) -> 
         (node, kind): wish
         for kind, rates in slowest.items()
         for node, wish in (
-            expect.look("rdma.rate", {n: f"{r:g}" for n, r in rates.items()}, kind).items() if expect else ()
+            expect.for_values("rdma.rate", {n: f"{r:g}" for n, r in rates.items()}, kind).items()
+            if expect
+            else ()
         )
     }
 

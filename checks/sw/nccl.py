@@ -7,8 +7,8 @@ from netdoctor.check import check
 from netdoctor.checks._shared.install import install_nccl
 from netdoctor.checks._shared.parity import differing
 from netdoctor.checks._shared.text import listing
+from netdoctor.facts.expected import Expectations
 from netdoctor.facts.software import Nccl, SoftwareFacts
-from netdoctor.facts.wanted import Wanted
 from netdoctor.model import DERIVED, PEERS, Cause, Evidence, Finding, Fix, in_job, look, seen, skip, unknown
 from netdoctor.rules.versions import nccl_version
 
@@ -21,7 +21,7 @@ OVERRIDDEN = Cause("nccl-overridden", "{nodes} load{s} another NCCL than the one
     source="https://github.com/NVIDIA/nccl/blob/v2.23.4-1/src/init.cc",
     expects={"sw.nccl": str},
 )
-def sw_nccl(nodes: Mapping[str, SoftwareFacts], expect: Wanted | None = None) -> Iterator[Finding]:
+def sw_nccl(nodes: Mapping[str, SoftwareFacts], expect: Expectations | None = None) -> Iterator[Finding]:
     """Every node loads the same NCCL, and it is the one that torch came with.
 
     Looks at:

@@ -5,9 +5,9 @@ from typing import Any
 
 from netdoctor.check import check
 from netdoctor.checks._shared.parity import differing
+from netdoctor.facts.expected import Expectations
 from netdoctor.facts.host import Session
 from netdoctor.facts.software import SoftwareFacts
-from netdoctor.facts.wanted import Wanted
 from netdoctor.model import Cause, Evidence, Finding, Fix, Status, look, ok, seen
 from netdoctor.rules.versions import parse_version
 
@@ -26,7 +26,7 @@ OLD = Cause("python-old", "{nodes} run{s} the job on a Python too old for a curr
 )
 def sw_python(
     nodes: Mapping[str, SoftwareFacts],
-    expect: Wanted | None = None,
+    expect: Expectations | None = None,
     sessions: Mapping[str, Session] | None = None,
 ) -> Iterator[Finding]:
     """The job's interpreter is the same Python minor release on every node.

@@ -8,9 +8,9 @@ from netdoctor.check import check
 from netdoctor.checks._shared.install import install_torch
 from netdoctor.checks._shared.parity import differing, expected_of_lacking
 from netdoctor.checks._shared.text import listing
+from netdoctor.facts.expected import Expectations
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.software import Job, SoftwareFacts, no_torch
-from netdoctor.facts.wanted import Wanted
 from netdoctor.model import DERIVED, Cause, Evidence, Finding, Fix, seen, skip, unknown
 from netdoctor.rules.packages import meets
 
@@ -27,7 +27,7 @@ VERSION = Cause("torch-version", "torch differs between {nodes}", verify=("sw.to
 def sw_torch(
     nodes: Mapping[str, SoftwareFacts],
     gpus: Mapping[str, GpuFacts] | None,
-    expect: Wanted | None = None,
+    expect: Expectations | None = None,
     job: Job | None = None,
 ) -> Iterator[Finding]:
     """Every node has the same torch, built for the hardware that the node has.

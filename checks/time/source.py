@@ -8,8 +8,8 @@ from netdoctor.checks._shared.majority import majority
 from netdoctor.checks._shared.parity import differing
 from netdoctor.checks._shared.text import listing
 from netdoctor.facts.clock import TimeFacts, TimeReport
+from netdoctor.facts.expected import Expectations
 from netdoctor.facts.host import HostFacts
-from netdoctor.facts.wanted import Wanted
 from netdoctor.model import PEERS, Cause, Finding, Status, look, seen, skip
 
 OTHER = Cause("time-other-source", "{nodes} {has} another source of time than most nodes")
@@ -19,7 +19,7 @@ _POOL = re.compile(r"[0-3]\.(?=.*pool)")
 
 @check(required=False, source="https://developers.google.com/time/smear", expects={"time.source": str})
 def time_source(
-    times: Mapping[str, TimeFacts], hosts: Mapping[str, HostFacts], expect: Wanted | None = None
+    times: Mapping[str, TimeFacts], hosts: Mapping[str, HostFacts], expect: Expectations | None = None
 ) -> Iterator[Finding]:
     """Nodes get the time from one source.
 
@@ -47,7 +47,7 @@ def time_source(
         follows, "source of time", OTHER, key="time.source", expect=expect, status=Status.WARN, peers=False
     )
     if expect:
-        typed = expect.typed("time.source", follows)
+        typed = expect.for_nodes("time.source", follows)
         reports = {d: {n: one for n, one in nodes.items() if n not in typed} for d, nodes in reports.items()}
     if not any(len(nodes) > 1 for nodes in reports.values()):
         yield skip("no two nodes tell what one time daemon follows")

@@ -239,7 +239,7 @@ def _by_report(args: argparse.Namespace, source: Path) -> int:
     if why := not_ours_now(report, now=time.time(), max_age_s=max_age_s):
         old = Decision(act=Act.REFUSE, code=3, why=f"{source} says nothing of now: {why} (--facts-age)")
         return _refused(args, _Look(report, old, 0))
-    request, job = scanning.kept_request(report, asked, source), facts_kept(report.facts).whole("job")
+    request, job = scanning.kept_request(report, asked, source), facts_kept(report.facts).cluster_fact("job")
     outputs = _outputs(args, request)
     there = _There(request.targets or (), job.env if isinstance(job, Job) else {}, source)
     _listed(args, there)

@@ -171,7 +171,7 @@ def measured(step: Step, context: Context) -> tuple[Any, ...] | Missing:
     joined = []
     for made, later in zip(experiment.made, values, strict=True):
         first = context.store.node.get(made.info.group, {})
-        joined.append({n: experiment.again(first.get(n), later.get(n)) for n in context.ground.nodes})
+        joined.append({n: experiment.again(first.get(n), later.get(n)) for n in context.participants.nodes})
     return tuple(joined)
 
 

@@ -9,11 +9,11 @@ import msgspec
 from netdoctor.check import Profile
 from netdoctor.facts.bandwidth import Baseline
 from netdoctor.facts.base import FACT_TYPES, Missing, Why
+from netdoctor.facts.expected import Expectations
 from netdoctor.facts.host import MEET, Node
 from netdoctor.facts.paths import Paths
 from netdoctor.facts.places import CACHES
 from netdoctor.facts.software import PYTHON_PLACES, Job, SoftwareFacts, in_all
-from netdoctor.facts.wanted import Wanted
 from netdoctor.inventory import Target
 from netdoctor.inventory.names import is_python_path
 from netdoctor.measure.common import peers
@@ -35,7 +35,7 @@ def put_control_facts(
     targets: Sequence[Target],
     job: Job,
     baseline: Baseline | None,
-    wanted: Wanted | None = None,
+    wanted: Expectations | None = None,
 ) -> None:
     """What the user said: the nodes as listed, the job, an earlier report's figures, what is expected."""
     for target in targets:

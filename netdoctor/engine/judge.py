@@ -16,7 +16,7 @@ from netdoctor.check import DERIVED_FACTS, LOGINS, Check, Parameter
 from netdoctor.engine.plugins import FOREIGN_CHECK_S, bounded, is_ours, valid
 from netdoctor.errors import DeadlineReached
 from netdoctor.facts.base import FactInfo, Missing, Why
-from netdoctor.facts.wanted import Wanted, Watched
+from netdoctor.facts.expected import Expectations, RecordedExpectations
 from netdoctor.memo import keeping
 from netdoctor.model import (
     CLUSTER,
@@ -79,9 +79,11 @@ def judge(
     """
     wanted = set(nodes if judged is None else judged)
     result = Judgement(nodes=tuple(n for n in nodes if n in wanted), checks=tuple(checks))
-    typed = store.whole("wanted")
-    if isinstance(typed, Wanted) and not isinstance(typed, Watched):
-        store = Store(node=store.node, cluster={**store.cluster, "wanted": Watched(wishes=typed.wishes)})
+    typed = store.cluster_fact("wanted")
+    if isinstance(typed, Expectations) and not isinstance(typed, RecordedExpectations):
+        store = Store(
+            node=store.node, cluster={**store.cluster, "wanted": RecordedExpectations(wishes=typed.wishes)}
+        )
     run = _Run(nodes=tuple(nodes), known=frozenset(nodes), store=store, result=result, ends=ends)
     # A plug-in that prints must not write into a report on stdout.
     ours = all(is_ours(check) for check in checks)
@@ -130,7 +132,7 @@ class _Run:
     def without(self, info: FactInfo) -> dict[str, Missing]:
         """Nodes that lack this fact, with the reason."""
         if info.group not in self.absent:
-            whole = self.store.whole(info.group) if info.scope == "cluster" else None
+            whole = self.store.cluster_fact(info.group) if info.scope == "cluster" else None
             own = self.store.node.get(info.group, {})
             default = whole if info.scope == "cluster" else NOT_COLLECTED
             if isinstance(whole, Missing):
@@ -303,18 +305,18 @@ def _put_missing(
 
 def _put_unseen(check: Check, run: _Run) -> None:
     """Make `unknown` of a node where something was expected by the user, and the check did not compare it."""
-    typed = run.store.whole("wanted")
-    if not isinstance(typed, Watched):
+    typed = run.store.cluster_fact("wanted")
+    if not isinstance(typed, RecordedExpectations):
         return
     cells, reasons = run.result.cells[check.id], run.result.reasons.get(check.id, {})
     free = [node for node in run.nodes if cells.get(node) is not Status.BLOCKED]
-    for node, wish in typed.unseen(check.expects, free):
+    for node, wish in typed.not_compared(check.expects, free):
         why = f": {reasons[node]}" if node in reasons else ""
         run.result.findings[check.id].append(
             Finding(
                 target=node,
                 status=Status.UNKNOWN,
-                summary=f"{wish.said} {wish.text} is expected by {wish.place}, "
+                summary=f"{wish.name} {wish.text} is expected by {wish.place}, "
                 f"and could not be compared{why}",
                 expected=wish.text,
                 expected_from=CONFIG,
@@ -432,7 +434,7 @@ def _arguments(parameters: Sequence[Parameter], nodes: Sequence[str], run: _Run)
             if not value and parameter.optional:
                 value = None
         elif parameter.info.scope == "cluster":
-            value = run.store.whole(parameter.info.group)
+            value = run.store.cluster_fact(parameter.info.group)
         else:
             value = run.store.get(parameter.info.group, nodes[0])
         arguments[parameter.name] = None if isinstance(value, Missing) else value

@@ -39,11 +39,11 @@ from netdoctor.engine.registry import collectors
 from netdoctor.errors import DeadlineReached
 from netdoctor.facts.bandwidth import Baseline
 from netdoctor.facts.base import FactInfo, Missing, Why
+from netdoctor.facts.expected import Expectations
 from netdoctor.facts.host import Login, Session
 from netdoctor.facts.software import Job
-from netdoctor.facts.wanted import Wanted
 from netdoctor.inventory import Target
-from netdoctor.measure.common import Ground
+from netdoctor.measure.common import Participants
 from netdoctor.measure.declare import Context
 from netdoctor.model import Status
 from netdoctor.store import Store
@@ -88,7 +88,7 @@ class Options:
     judged: tuple[str, ...] | None = None
     baseline: Baseline | None = None
     alone: bool = False
-    wanted: Wanted | None = None
+    wanted: Expectations | None = None
 
 
 @dataclass(slots=True)
@@ -310,7 +310,7 @@ class Scan:
             asker = Asker(transport, step, self.ends, gone, partial(self._asked, began))
             context = Context(
                 transport=asker,
-                ground=Ground.of(alive, self.store, self.job),
+                participants=Participants.known(alive, self.store, self.job),
                 store=self.store,
                 job=self.job,
                 profile=self.options.profile.value,

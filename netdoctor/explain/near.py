@@ -71,7 +71,7 @@ def status(check: str, near: Near) -> list[Value]:
 
 
 def _variables(word: Word, near: Near) -> Iterable[Value]:
-    job = near.store.whole("job")
+    job = near.store.cluster_fact("job")
     job = job if isinstance(job, Job) else Job()
     seen: dict[str, list[str]] = {}
     asked = 0

@@ -18,7 +18,7 @@ class Kind(StrEnum):
 
 
 class Side(StrEnum):
-    """Which direction is slow, seen from the culprit. Of a path, OUT is first node to second."""
+    """Which direction is slow, seen from the suspect. Of a path, OUT is first node to second."""
 
     OUT = "out"
     IN = "in"
@@ -59,7 +59,7 @@ class PairSample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Culprit:
+class Suspect:
     """Somebody that a slow measurement can be blamed on.
 
     nodes: one for a node or NIC, the two ends of a path, the members that were measured otherwise.
@@ -147,7 +147,7 @@ class Undecided:
         `reason` then says why.
     """
 
-    between: tuple[Culprit, ...]
+    between: tuple[Suspect, ...]
     maybe_passing: bool = False
     pair: tuple[str, str] | None = None
     reason: str = ""
@@ -157,18 +157,18 @@ class Undecided:
 class Decision:
     """What the samples decide.
 
-    culprits: worst first; empty together with `undecided` means that nothing measured was slow.
+    suspects: worst first; empty together with `undecided` means that nothing measured was slow.
     exonerated: nodes with at least one run at full speed in every direction and rail that it was measured in.
     unclear: nodes measured, but only where somebody else was slow; neither cleared nor accused.
     unmeasured: nodes asked for that have no sample.
-    healthy_gbyte_s: what pairs without a culprit reach, the peers' figure (None: nothing was measured).
+    healthy_gbyte_s: what pairs without a suspect reach, the peers' figure (None: nothing was measured).
     expected_ratio: median of measured over expected among those pairs; None without an expectation.
     noise: scatter of healthy runs, as a share (0.05 is 5 %).
     pairs_measured of pairs_possible: how many of the undirected pairs were seen; a path that nobody measured
         cannot be found.
     """
 
-    culprits: tuple[Culprit, ...] = ()
+    suspects: tuple[Suspect, ...] = ()
     undecided: tuple[Undecided, ...] = ()
     exonerated: tuple[str, ...] = ()
     unclear: tuple[str, ...] = ()
@@ -181,7 +181,7 @@ class Decision:
 
     @property
     def clean(self) -> bool:
-        return not self.culprits and not self.undecided
+        return not self.suspects and not self.undecided
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,7 +55,7 @@ class Seen:
     def __init__(self, nodes: Sequence[str], evidence: Evidence | None) -> None:
         self.nodes = list(nodes)
         self._facts = evidence.facts if evidence else None
-        job = self._facts.whole("job") if self._facts else None
+        job = self._facts.cluster_fact("job") if self._facts else None
         self.job = job if isinstance(job, Job) else Job()
         self._groups: dict[str, dict[str, Any]] = {}
 
@@ -64,8 +64,8 @@ class Seen:
             self._groups[group] = self._facts.present(group, self.nodes) if self._facts else {}
         return self._groups[group]
 
-    def whole(self, group: str) -> Any:
-        found = self._facts.whole(group) if self._facts else None
+    def cluster_fact(self, group: str) -> Any:
+        found = self._facts.cluster_fact(group) if self._facts else None
         return None if isinstance(found, Missing) else found
 
     @cached_property
@@ -125,7 +125,7 @@ def master_addr(targets: Sequence[Target], seen: Seen) -> Value:
         why = "nobody looked whether the others reach it" if seen.of("net") else "no report has its address"
         return guessed(first.host, f"the first host as listed; {why}")
     others = [node for node in seen.nodes if node != first.id]
-    ports = seen.whole("ports")
+    ports = seen.cluster_fact("ports")
     if not others or not isinstance(ports, PortMatrix):
         return measured(address, f"{first.id} has it; nobody tried to reach it")
     came: dict[str, bool] = {}

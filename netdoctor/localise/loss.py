@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from netdoctor.localise.binomial import log_tail
 
-# What healthy networks may lose under other people's load, and how improbable a culprit's loss must be if
+# What healthy networks may lose under other people's load, and how improbable a suspect's loss must be if
 # it were no worse: with the 30 or so questions asked of a small cluster, one in 10,000 clean runs blames
 # somebody.
 BACKGROUND = 0.001
@@ -27,7 +27,7 @@ class Loss:
     cells: frozenset[Cell]
 
 
-def culprits(cells: Counts, limit: float) -> tuple[Loss, ...]:
+def suspects(cells: Counts, limit: float) -> tuple[Loss, ...]:
     """The fewest nodes and paths that account for what is lost, the surest first.
 
     Pairs are put together before they are judged: a node that loses 2 % shows on six pairs what no single

@@ -1,4 +1,4 @@
-"""The search for the cheapest set of culprits: state, costs and moves."""
+"""The search for the cheapest set of suspects: state, costs and moves."""
 
 import heapq
 import math
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from netdoctor.facts.localisation import Kind
+from netdoctor.localise.hypotheses import LOCAL, Hypothesis, hypotheses, rarity
 from netdoctor.localise.noise import USUAL_NOISE, edge, mode, scale, spread
 from netdoctor.localise.samples import DEAD, Class, Data, framed
-from netdoctor.localise.suspects import LOCAL, Suspect, rarity, suspects
 
 CASUAL = -math.log(0.02)
 WONDER = 12.0
@@ -19,15 +19,15 @@ FAR = 7.0
 
 @dataclass(slots=True)
 class Solution:
-    """A set of culprits with what follows from it.
+    """A set of suspects with what follows from it.
 
-    chosen[suspect]: its factor, as a logarithm, and the price of having it. mu[sample]: how far the slowest
-    of them holds it back, 0 or less. cost[run]: in nats.
+    chosen[hypothesis]: its factor, as a logarithm, and the price of having it. mu[sample]: how far the
+    slowest of them holds it back, 0 or less. cost[run]: in nats.
     """
 
     mu: list[float]
     cost: list[float]
-    chosen: dict[Suspect, tuple[float, float]] = field(default_factory=dict)
+    chosen: dict[Hypothesis, tuple[float, float]] = field(default_factory=dict)
 
     def copy(self) -> "Solution":
         return Solution(self.mu.copy(), self.cost.copy(), self.chosen.copy())
@@ -41,19 +41,19 @@ class Search:
         self.above, self.sigma = noise
         self.spread = spread(data.by_node(), self.sigma)
         self.casual = casual
-        # How far what culprits hold back wavers: a link at its limit does so more than one that is idle.
+        # How far what suspects hold back wavers: a link at its limit does so more than one that is idle.
         self.waver = 0.0
-        # A moment slows the samples of a run together. While culprits are looked for it is priced per sample,
+        # A moment slows the samples of a run together. While suspects are looked for it is priced per sample,
         # or one moment would hide that the same two NICs are slow in every run of a node: either alone saves
         # nothing.
         self.together = False
         self.most = math.log(least_effect)
-        self.cover = suspects(data, min(-2.0 * self.sigma, self.most))
-        self.at_run: dict[int, list[Suspect]] = {}
-        self.wide = [suspect for suspect in self.cover if suspect.kind not in LOCAL]
-        for suspect, runs in self.cover.items():
-            for run in runs if suspect.kind in LOCAL else ():
-                self.at_run.setdefault(run, []).append(suspect)
+        self.cover = hypotheses(data, min(-2.0 * self.sigma, self.most))
+        self.at_run: dict[int, list[Hypothesis]] = {}
+        self.wide = [hypothesis for hypothesis in self.cover if hypothesis.kind not in LOCAL]
+        for hypothesis, runs in self.cover.items():
+            for run in runs if hypothesis.kind in LOCAL else ():
+                self.at_run.setdefault(run, []).append(hypothesis)
         self.now = Solution(mu=[0.0] * len(data.y), cost=[])
         self._price_runs()
 
@@ -74,7 +74,7 @@ class Search:
                 m = f
             z = data.d[s] - m
             if z > 0.0:
-                # What a culprit holds back wavers about its own level both ways.
+                # What a suspect holds back wavers about its own level both ways.
                 width = above if m == 0.0 else sigma
                 total += min(z * z / (2.0 * width * width), WONDER)
                 continue
@@ -133,13 +133,13 @@ class Search:
 
     # -- moves ---------------------------------------------------------------------------------------------
 
-    def fit(self, suspect: Suspect) -> tuple[float, int] | None:
+    def fit(self, hypothesis: Hypothesis) -> tuple[float, int] | None:
         """The factor that suits the samples which nobody else explains, and how many those are."""
         d, mu, margin = self.data.d, self.now.mu, 3.0 * self.sigma
         beside = max(margin, 3.0 * self.waver)
         open_ = sorted(
             d[s]
-            for covered in self.cover[suspect].values()
+            for covered in self.cover[hypothesis].values()
             for s in covered
             if (mu[s] == 0.0 or d[s] < mu[s] - beside) and not self.data.at_least[s]
         )
@@ -153,41 +153,41 @@ class Search:
         return (f, len(near)) if f <= self.most else None
 
     def _wavering(self) -> float:
-        """Width of what culprits hold back, about their own level."""
+        """Width of what suspects hold back, about their own level."""
         samples = zip(self.data.d, self.now.mu, self.data.at_least, strict=True)
         held = [abs(d - m) for d, m, floor in samples if m < 0.0 and not floor and d > DEAD]
         return scale(held) if len(held) > 3 else 0.0
 
-    def gain(self, suspect: Suspect) -> tuple[float, float, float]:
+    def gain(self, hypothesis: Hypothesis) -> tuple[float, float, float]:
         """How much the cost falls, the factor, and the price included."""
-        fitted = self.fit(suspect)
+        fitted = self.fit(hypothesis)
         if fitted is None:
             return -math.inf, 0.0, 0.0
         f, count = fitted
-        price = rarity(suspect, len(self.data.names)) + self._factor_price(count)
+        price = rarity(hypothesis, len(self.data.names)) + self._factor_price(count)
         saved = 0.0
-        for run, covered in self.cover[suspect].items():
+        for run, covered in self.cover[hypothesis].items():
             saved += self.now.cost[run] - self._run_cost(run, covered, f)
-        return round(min(saved, self._ordinary(suspect, f)) - price, 9), f, price
+        return round(min(saved, self._ordinary(hypothesis, f)) - price, 9), f, price
 
-    def _ordinary(self, suspect: Suspect, f: float) -> float:
+    def _ordinary(self, hypothesis: Hypothesis, f: float) -> float:
         """What it costs to call a node that runs at `f` an ordinary one, given how much nodes differ here."""
-        if suspect.kind not in (Kind.NODE, Kind.NIC) or self.spread == 0.0:
+        if hypothesis.kind not in (Kind.NODE, Kind.NIC) or self.spread == 0.0:
             return math.inf
         return f * f / (2.0 * self.spread**2)
 
-    def add(self, suspect: Suspect, f: float, price: float) -> None:
+    def add(self, hypothesis: Hypothesis, f: float, price: float) -> None:
         now = self.now
-        now.chosen[suspect] = (f, price)
-        for run, covered in self.cover[suspect].items():
+        now.chosen[hypothesis] = (f, price)
+        for run, covered in self.cover[hypothesis].items():
             for s in covered:
                 now.mu[s] = min(now.mu[s], f)
             now.cost[run] = self._run_cost(run)
 
-    def remove(self, suspect: Suspect) -> None:
+    def remove(self, hypothesis: Hypothesis) -> None:
         now = self.now
-        del now.chosen[suspect]
-        for run, covered in self.cover[suspect].items():
+        del now.chosen[hypothesis]
+        for run, covered in self.cover[hypothesis].items():
             others = [
                 (f, mine)
                 for other, (f, _) in now.chosen.items()
@@ -197,11 +197,11 @@ class Search:
                 now.mu[s] = min((f for f, mine in others if s in mine), default=0.0)
             now.cost[run] = self._run_cost(run)
 
-    def near(self, suspect: Suspect) -> dict[Suspect, None]:
+    def near(self, hypothesis: Hypothesis) -> dict[Hypothesis, None]:
         """Every hypothesis that shares a run with this one, itself included."""
-        runs = self.cover[suspect]
-        found: dict[Suspect, None] = {}
-        if suspect.kind in LOCAL:
+        runs = self.cover[hypothesis]
+        found: dict[Hypothesis, None] = {}
+        if hypothesis.kind in LOCAL:
             for run in runs:
                 found.update(dict.fromkeys(self.at_run.get(run, ())))
             found.update(dict.fromkeys(w for w in self.wide if not self.cover[w].keys().isdisjoint(runs)))
@@ -212,38 +212,38 @@ class Search:
             found.update(dict.fromkeys(self.at_run.get(run, ())))
         return found
 
-    def greedy(self, pool: Iterable[Suspect], at_most: int) -> int:
+    def greedy(self, pool: Iterable[Hypothesis], at_most: int) -> int:
         """Add the best of `pool` until none helps; how many were added."""
         allowed = dict.fromkeys(pool)
-        order = {suspect: i for i, suspect in enumerate(allowed)}
+        order = {hypothesis: i for i, hypothesis in enumerate(allowed)}
         version = dict.fromkeys(allowed, 0)
-        heap: list[tuple[float, int, int, Suspect]] = []
+        heap: list[tuple[float, int, int, Hypothesis]] = []
 
-        def push(suspect: Suspect) -> None:
-            saved = self.gain(suspect)[0]
+        def push(hypothesis: Hypothesis) -> None:
+            saved = self.gain(hypothesis)[0]
             if saved > 0.0:
-                heapq.heappush(heap, (-saved, order[suspect], version[suspect], suspect))
+                heapq.heappush(heap, (-saved, order[hypothesis], version[hypothesis], hypothesis))
 
-        for suspect in allowed:
-            if suspect not in self.now.chosen:
-                push(suspect)
+        for hypothesis in allowed:
+            if hypothesis not in self.now.chosen:
+                push(hypothesis)
         added = 0
-        stale: set[Suspect] = set()
+        stale: set[Hypothesis] = set()
         while heap and added < at_most:
-            _, _, seen, suspect = heapq.heappop(heap)
-            if seen != version[suspect] or suspect in self.now.chosen:
+            _, _, seen, hypothesis = heapq.heappop(heap)
+            if seen != version[hypothesis] or hypothesis in self.now.chosen:
                 continue
-            if suspect in stale:
-                stale.discard(suspect)
-                version[suspect] += 1
-                push(suspect)
+            if hypothesis in stale:
+                stale.discard(hypothesis)
+                version[hypothesis] += 1
+                push(hypothesis)
                 continue
-            saved, f, price = self.gain(suspect)
+            saved, f, price = self.gain(hypothesis)
             if saved <= 0.0:
                 continue
-            self.add(suspect, f, price)
+            self.add(hypothesis, f, price)
             added += 1
-            for other in self.near(suspect):
+            for other in self.near(hypothesis):
                 if other in self.now.chosen or other not in allowed:
                     continue
                 if other.kind in LOCAL:
@@ -265,45 +265,45 @@ class Search:
         self.greedy(self.cover, most)
 
     def _polish(self) -> bool:
-        """Refit each culprit, and put something better or nothing in its place; whether that changed
+        """Refit each suspect, and put something better or nothing in its place; whether that changed
         anything."""
         changed = False
-        for suspect in list(self.now.chosen):
-            if suspect not in self.now.chosen:
+        for hypothesis in list(self.now.chosen):
+            if hypothesis not in self.now.chosen:
                 continue
-            self.remove(suspect)
-            best: tuple[float, Suspect, float, float] | None = None
-            for other in self.near(suspect):
+            self.remove(hypothesis)
+            best: tuple[float, Hypothesis, float, float] | None = None
+            for other in self.near(hypothesis):
                 if other in self.now.chosen:
                     continue
                 saved, f, price = self.gain(other)
                 if saved > 0.0 and (
-                    best is None or saved > best[0] + 1e-6 or (saved > best[0] - 1e-6 and other == suspect)
+                    best is None or saved > best[0] + 1e-6 or (saved > best[0] - 1e-6 and other == hypothesis)
                 ):
                     best = (saved, other, f, price)
             if best is None:
                 changed = True
             else:
-                changed |= best[1] != suspect
+                changed |= best[1] != hypothesis
                 self.add(*best[1:])
         return changed
 
-    def alternatives(self, suspect: Suspect) -> list[tuple[float, Suspect | None]]:
+    def alternatives(self, hypothesis: Hypothesis) -> list[tuple[float, Hypothesis | None]]:
         """What else could stand in its place: (cost above the present one, substitute or None for
         nothing)."""
         now, kept = self.total(), self.now.copy()
-        f, price = kept.chosen[suspect]
-        self.remove(suspect)
+        f, price = kept.chosen[hypothesis]
+        self.remove(hypothesis)
         without = self.total()
-        ordinary = self._ordinary(suspect, f) - price
-        found: list[tuple[float, Suspect | None]] = [(min(without - now, ordinary), None)]
-        for other in self.near(suspect):
-            if other != suspect and other not in self.now.chosen:
+        ordinary = self._ordinary(hypothesis, f) - price
+        found: list[tuple[float, Hypothesis | None]] = [(min(without - now, ordinary), None)]
+        for other in self.near(hypothesis):
+            if other != hypothesis and other not in self.now.chosen:
                 saved = self.gain(other)[0]
                 if without - saved - now < FAR:
                     found.append((without - saved - now, other))
         # Several smaller ones together.
-        smaller = (o for o in self.near(suspect) if o != suspect and o.kind in LOCAL)
+        smaller = (o for o in self.near(hypothesis) if o != hypothesis and o.kind in LOCAL)
         if self.greedy(smaller, 8) > 1:
             first = next(o for o in self.now.chosen if o not in kept.chosen)
             found.append((self.total() - now, first))
@@ -314,8 +314,8 @@ class Search:
 def searches(data: Data, least_effect: float) -> list[Search]:
     """A few solutions that differ in what they take for healthy, the cheapest first.
 
-    First the crowd below the nodes' best samples; then what the culprits of that leave uncovered; then the
-    middle of everything, with a noise that covers it (on a noisy network a handful of culprits explains any
+    First the crowd below the nodes' best samples; then what the suspects of that leave uncovered; then the
+    middle of everything, with a noise that covers it (on a noisy network a handful of suspects explains any
     few samples); then what lies above the widest gap, with the noise seen there.
     """
 

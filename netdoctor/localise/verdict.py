@@ -1,15 +1,15 @@
-"""From solutions of the search to culprits with confidence, and to ties with the pair that settles them."""
+"""From solutions of the search to suspects with confidence, and to ties with the pair that settles them."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
-from netdoctor.facts.localisation import Culprit, Decision, Kind, PairSample, Side, Undecided
+from netdoctor.facts.localisation import Decision, Kind, PairSample, Side, Suspect, Undecided
+from netdoctor.localise.hypotheses import LOCAL, WIDE, Hypothesis
 from netdoctor.localise.noise import LEAST_NOISE
 from netdoctor.localise.samples import Data, read
 from netdoctor.localise.search import FAR, Search, searches
-from netdoctor.localise.suspects import LOCAL, WIDE, Suspect
 
 # An expectation derived from hardware is right within some ten per cent, see measure/expectation.py.
 UNIFORM_BELOW = 0.8
@@ -19,7 +19,7 @@ DECIDED = 0.75
 # A path rests on visits of one pair, and what disturbs it now may last into the next round: certain from here
 # on.
 SURE_RUNS = 3
-# So many suspects of one tie are listed.
+# So many hypotheses of one tie are listed.
 NAMED = 4
 
 
@@ -33,7 +33,7 @@ def decode(
     least_effect: float = LEAST_EFFECT,
     least_noise: float = LEAST_NOISE,
 ) -> Decision:
-    """The culprits behind slow samples, with confidence, and what is still tied.
+    """The suspects behind slow samples, with confidence, and what is still tied.
 
     nodes: those that should have been measured; ones without a sample are listed as unmeasured. leaves: node
     to leaf, for nodes where it is known. expected_gbyte_s: per pair, in either order; pairs may be missing,
@@ -57,39 +57,39 @@ def _report(searches: Sequence[Search], unmeasured: tuple[str, ...], possible: i
     search = searches[0]
     data = search.data
     rivals = [(other.total() - search.total(), other) for other in searches[1:]]
-    culprits: list[Culprit] = []
+    suspects: list[Suspect] = []
     ties: list[Undecided] = []
     exonerated = _exonerated(data, search)
     good = {data.index[n] for n in exonerated}
     met = {(min(u, v), max(u, v)) for u, v in zip(data.u, data.v, strict=True)}
-    for suspect, (f, _) in list(search.now.chosen.items()):
+    for hypothesis, (f, _) in list(search.now.chosen.items()):
         # Which side of it is slow is another question than whether it is.
         found = [
             (cost, other)
-            for cost, other in search.alternatives(suspect)
-            if other is None or other.entity != suspect.entity
+            for cost, other in search.alternatives(hypothesis)
+            if other is None or other.entity != hypothesis.entity
         ]
         # And whoever takes the noise for wider may not see it at all.
         found += [
             (gap, None)
             for gap, other in rivals
-            if gap < FAR and suspect.entity not in {s.entity for s in other.now.chosen}
+            if gap < FAR and hypothesis.entity not in {s.entity for s in other.now.chosen}
         ]
         weight = 1.0 + sum(math.exp(-max(cost, 0.0)) for cost, _ in found)
         confidence = 1.0 / weight
-        if suspect.kind is Kind.PATH and len(search.cover[suspect]) < SURE_RUNS:
+        if hypothesis.kind is Kind.PATH and len(search.cover[hypothesis]) < SURE_RUNS:
             confidence = min(confidence, 0.98)
-        mine = _culprit(data, search, suspect, f, confidence)
+        mine = _suspect(data, search, hypothesis, f, confidence)
         if confidence >= DECIDED:
-            culprits.append(mine)
+            suspects.append(mine)
             continue
         others = [
-            _culprit(data, search, other, None, math.exp(-max(cost, 0.0)) / weight)
+            _suspect(data, search, other, None, math.exp(-max(cost, 0.0)) / weight)
             for cost, other in found
             if other is not None and cost < 3.0
         ]
         nothing = any(other is None and cost < 3.0 for cost, other in found)
-        named = [suspect, *(other for cost, other in found if other is not None and cost < 3.0)]
+        named = [hypothesis, *(other for cost, other in found if other is not None and cost < 3.0)]
         pair, reason = _settling(data, search, named, nothing, good, met)
         ties.append(
             Undecided(between=(mine, *others[: NAMED - 1]), maybe_passing=nothing, pair=pair, reason=reason)
@@ -106,12 +106,12 @@ def _report(searches: Sequence[Search], unmeasured: tuple[str, ...], possible: i
     ratios = [data.y[s] - data.wanted[s] for s in free if data.wanted[s] < math.inf]
     ratio = math.exp(median(ratios)) if ratios else None
     whole = _uniform(data, ratio, len(ratios), len(free))
-    if isinstance(whole, Culprit):
-        culprits.append(whole)
+    if isinstance(whole, Suspect):
+        suspects.append(whole)
     elif whole is not None:
         ties.append(whole)
     return Decision(
-        culprits=tuple(sorted(_merged(culprits), key=lambda c: (c.factor, -c.confidence))),
+        suspects=tuple(sorted(_merged(suspects), key=lambda c: (c.factor, -c.confidence))),
         undecided=tuple(_distinct(ties)),
         exonerated=exonerated,
         unclear=_unclear(
@@ -126,10 +126,12 @@ def _report(searches: Sequence[Search], unmeasured: tuple[str, ...], possible: i
     )
 
 
-def _culprit(data: Data, search: Search, suspect: Suspect, f: float | None, confidence: float) -> Culprit:
-    cover = search.cover[suspect]
+def _suspect(
+    data: Data, search: Search, hypothesis: Hypothesis, f: float | None, confidence: float
+) -> Suspect:
+    cover = search.cover[hypothesis]
     if f is None:
-        fitted = search.fit(suspect)
+        fitted = search.fit(hypothesis)
         ds = sorted(data.d[s] for covered in cover.values() for s in covered)
         f = fitted[0] if fitted else ds[len(ds) // 2]
     held = [s for covered in cover.values() for s in covered if search.now.mu[s] >= f - 1e-9]
@@ -137,25 +139,27 @@ def _culprit(data: Data, search: Search, suspect: Suspect, f: float | None, conf
     rates = [math.exp(data.y[s]) for s in held]
     healthy = [math.exp(data.base[data.cls[s]] + data.excuse[s]) for s in held]
     ends = {n for s in held for n in (data.u[s], data.v[s])}
-    leaf = suspect.a if suspect.kind in (Kind.LEAF, Kind.UPLINK, Kind.RAIL) and suspect.a >= 0 else None
+    leaf = (
+        hypothesis.a if hypothesis.kind in (Kind.LEAF, Kind.UPLINK, Kind.RAIL) and hypothesis.a >= 0 else None
+    )
     nodes: tuple[int, ...]
-    if suspect.kind in (Kind.NODE, Kind.NIC):
-        nodes = (suspect.a,)
-    elif suspect.kind is Kind.PATH:
-        nodes = (suspect.a, suspect.b)
+    if hypothesis.kind in (Kind.NODE, Kind.NIC):
+        nodes = (hypothesis.a,)
+    elif hypothesis.kind is Kind.PATH:
+        nodes = (hypothesis.a, hypothesis.b)
     else:
         nodes = tuple(sorted(n for n in ends if leaf is None or data.leaf[n] == leaf))
     groups: dict[int, list[str]] = {}
-    if suspect.kind is Kind.SPINE:
+    if hypothesis.kind is Kind.SPINE:
         for n, name in enumerate(data.names):
             if data.leaf[n] >= 0:
                 groups.setdefault(data.leaf[n], []).append(name)
     rate = median(rates) if rates else None
-    return Culprit(
-        kind=suspect.kind,
+    return Suspect(
+        kind=hypothesis.kind,
         nodes=tuple(data.names[n] for n in nodes),
-        side=suspect.side,
-        rail=data.rails[suspect.rail] if suspect.rail >= 0 else None,
+        side=hypothesis.side,
+        rail=data.rails[hypothesis.rail] if hypothesis.rail >= 0 else None,
         leaf=data.leaf_names[leaf] if leaf is not None else None,
         factor=0.0 if not rate else math.exp(f),
         value_gbyte_s=rate or None,
@@ -173,17 +177,17 @@ def _culprit(data: Data, search: Search, suspect: Suspect, f: float | None, conf
 ECHO = 20.0
 
 
-def _merged(culprits: Sequence[Culprit]) -> list[Culprit]:
-    """A node that is slow both out and in, at different speeds, is one culprit; so is a path."""
-    merged: dict[tuple[object, ...], Culprit] = {}
-    for one in culprits:
+def _merged(suspects: Sequence[Suspect]) -> list[Suspect]:
+    """A node that is slow both out and in, at different speeds, is one suspect; so is a path."""
+    merged: dict[tuple[object, ...], Suspect] = {}
+    for one in suspects:
         ends = tuple(sorted(one.nodes)) if one.kind is Kind.PATH else one.nodes
         key = (one.kind, ends if one.kind in LOCAL else one.leaf, one.rail)
         other = merged.get(key)
         if other is None:
             merged[key] = one
             continue
-        worse, milder = sorted((one, other), key=lambda culprit: culprit.factor)
+        worse, milder = sorted((one, other), key=lambda suspect: suspect.factor)
         same = one.side == other.side and one.nodes == other.nodes
         if not same and 0 < worse.factor * ECHO <= milder.factor:
             merged[key] = worse  # the other direction waits for acknowledgements that travel this one
@@ -228,25 +232,25 @@ def _moments(
     """Slow runs that are taken for a bad moment although a fault is not far behind."""
     # Pairs that are in a tie already are examined because of it.
     seen = {tuple(sorted(c.nodes)) for tie in known for c in tie.between}
-    behind: list[tuple[float, int, Suspect]] = []
-    for i, suspect in enumerate(search.cover):
-        if suspect in search.now.chosen or suspect.kind not in LOCAL:
+    behind: list[tuple[float, int, Hypothesis]] = []
+    for i, hypothesis in enumerate(search.cover):
+        if hypothesis in search.now.chosen or hypothesis.kind not in LOCAL:
             continue
-        saved = search.gain(suspect)[0]
-        if saved > (-9.0 if any(search.is_moment(run) for run in search.cover[suspect]) else -5.0):
-            behind.append((-saved, i, suspect))
+        saved = search.gain(hypothesis)[0]
+        if saved > (-9.0 if any(search.is_moment(run) for run in search.cover[hypothesis]) else -5.0):
+            behind.append((-saved, i, hypothesis))
     behind.sort()
     taken: set[int] = set()
     ties: list[Undecided] = []
-    for _, _, suspect in behind:
-        runs = search.cover[suspect].keys()
+    for _, _, hypothesis in behind:
+        runs = search.cover[hypothesis].keys()
         if not taken.isdisjoint(runs):
             continue
         taken.update(runs)
-        rivals = [suspect] + [
-            s for _, _, s in behind if s != suspect and not search.cover[s].keys().isdisjoint(runs)
+        rivals = [hypothesis] + [
+            s for _, _, s in behind if s != hypothesis and not search.cover[s].keys().isdisjoint(runs)
         ]
-        names = tuple(_culprit(data, search, s, None, 0.0) for s in rivals[:NAMED])
+        names = tuple(_suspect(data, search, s, None, 0.0) for s in rivals[:NAMED])
         if tuple(sorted(names[0].nodes)) in seen:
             continue
         pair, reason = _settling(data, search, rivals, True, good, met)
@@ -257,38 +261,38 @@ def _moments(
 def _seen_otherwise(
     search: Search, rival: Search, good: set[int], met: set[tuple[int, int]]
 ) -> list[Undecided]:
-    """Culprits of a solution that is hardly dearer, and that this one takes for noise."""
+    """Suspects of a solution that is hardly dearer, and that this one takes for noise."""
     known = {s.entity for s in search.now.chosen}
     ties: list[Undecided] = []
-    for suspect, (f, _) in rival.now.chosen.items():
-        if suspect.kind in LOCAL and suspect.entity not in known:
-            pair, reason = _settling(rival.data, rival, [suspect], True, good, met)
-            culprit = _culprit(rival.data, rival, suspect, f, 0.0)
-            ties.append(Undecided(between=(culprit,), maybe_passing=True, pair=pair, reason=reason))
+    for hypothesis, (f, _) in rival.now.chosen.items():
+        if hypothesis.kind in LOCAL and hypothesis.entity not in known:
+            pair, reason = _settling(rival.data, rival, [hypothesis], True, good, met)
+            suspect = _suspect(rival.data, rival, hypothesis, f, 0.0)
+            ties.append(Undecided(between=(suspect,), maybe_passing=True, pair=pair, reason=reason))
     return ties
 
 
 def _settling(
     data: Data,
     search: Search,
-    rivals: Sequence[Suspect],
+    rivals: Sequence[Hypothesis],
     nothing: bool,
     good: set[int],
     met: set[tuple[int, int]],
 ) -> tuple[tuple[str, str] | None, str]:
     """The pair on whose outcome the first two rivals disagree, with a partner that is known to be good."""
 
-    def covers(suspect: Suspect, a: int, b: int) -> bool:
-        if suspect.kind is Kind.PATH:
-            return {suspect.a, suspect.b} == {a, b}
-        if suspect.kind in (Kind.NODE, Kind.NIC):
-            return suspect.a in (a, b)
-        inside = (data.leaf[a] == suspect.a) + (data.leaf[b] == suspect.a)
-        if suspect.kind is Kind.UPLINK:
+    def covers(hypothesis: Hypothesis, a: int, b: int) -> bool:
+        if hypothesis.kind is Kind.PATH:
+            return {hypothesis.a, hypothesis.b} == {a, b}
+        if hypothesis.kind in (Kind.NODE, Kind.NIC):
+            return hypothesis.a in (a, b)
+        inside = (data.leaf[a] == hypothesis.a) + (data.leaf[b] == hypothesis.a)
+        if hypothesis.kind is Kind.UPLINK:
             return inside == 1
-        if suspect.kind is Kind.SPINE:
+        if hypothesis.kind is Kind.SPINE:
             return data.leaf[a] != data.leaf[b]
-        return inside > 0 or suspect.a < 0
+        return inside > 0 or hypothesis.a < 0
 
     first = rivals[0]
     second = next((r for r in rivals[1:] if (r.a, r.b) != (first.a, first.b) or r.kind != first.kind), None)
@@ -315,20 +319,20 @@ def _settling(
 
 
 def _distinct(ties: Sequence[Undecided]) -> list[Undecided]:
-    """One entry per set of suspects."""
+    """One entry per set of hypotheses."""
     seen: dict[frozenset[tuple[object, ...]], Undecided] = {}
     for tie in ties:
         seen.setdefault(frozenset((c.kind, c.nodes, c.rail, c.leaf) for c in tie.between), tie)
     return list(seen.values())
 
 
-def _uniform(data: Data, ratio: float | None, told: int, free: int) -> Culprit | Undecided | None:
+def _uniform(data: Data, ratio: float | None, told: int, free: int) -> Suspect | Undecided | None:
     """Everybody slow against the expectation. Two nodes have no peers, so with them nobody can be named."""
     if ratio is None or ratio >= UNIFORM_BELOW or 2 * told < free:
         return None
     # The expectation is soft: 5 % either way on a logarithmic scale.
     confidence = 1.0 / (1.0 + math.exp((math.log(ratio) - math.log(UNIFORM_BELOW)) / 0.05))
-    whole = Culprit(
+    whole = Suspect(
         kind=Kind.UNIFORM,
         nodes=tuple(data.names),
         factor=ratio,

@@ -9,7 +9,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 from netdoctor.facts.bandwidth import Baseline, TcpRate, TcpRates
-from netdoctor.facts.expectation import Term
+from netdoctor.facts.expected_rate import Term
 from netdoctor.facts.host import HostFacts, Node
 from netdoctor.facts.localisation import Decision, Round
 from netdoctor.facts.net import NetFacts, PortMatrix
@@ -20,7 +20,7 @@ from netdoctor.measure.common import (
     CLOSE_S,
     NO_ADDRESS,
     Caller,
-    Ground,
+    Participants,
     close_listeners,
     reason,
     replies,
@@ -92,26 +92,29 @@ def connected(nodes: Sequence[str], matrix: Any, addresses: Mapping[str, str] | 
 
 def among_connected(context: Context) -> Context:
     """The same with only the nodes that all reach each other; the others wait for what stops them."""
-    nodes = connected(context.ground.usable(), context.store.whole("ports"))
-    return replace(context, ground=replace(context.ground, nodes=tuple(nodes)))
+    nodes = connected(context.participants.usable(), context.store.cluster_fact("ports"))
+    return replace(context, participants=replace(context.participants, nodes=tuple(nodes)))
 
 
 def on_paths(context: Context) -> Iterator[tuple[str, Context]]:
     """The context for each path that carries data between nodes, by its id, the main one first."""
     yield MAIN, context
-    ground, paths = context.ground, context.store.whole("paths")
+    participants, paths = context.participants, context.store.cluster_fact("paths")
     for path in paths.further if isinstance(paths, Paths) else ():
         data = {(use.node, use.address) for use in paths.uses if use.purpose.startswith((GLOO, SOCKET))}
         addresses = {node: address for node, address in path.addresses.items() if (node, address) in data}
-        nodes = tuple(node for node in ground.nodes if node in addresses)
+        nodes = tuple(node for node in participants.nodes if node in addresses)
         if len(nodes) > 1:
-            yield path.id, replace(context, ground=replace(ground, nodes=nodes, addresses=addresses))
+            yield (
+                path.id,
+                replace(context, participants=replace(participants, nodes=nodes, addresses=addresses)),
+            )
 
 
 def leaves(context: Context) -> dict[str, str]:
     """The leaf switch of each node whose line in the hosts file names one."""
     found = {}
-    for node in context.ground.nodes:
+    for node in context.participants.nodes:
         listed = context.store.get("node", node)
         if isinstance(listed, Node) and listed.leaf is not None:
             found[node] = listed.leaf
@@ -122,7 +125,7 @@ def data_device(context: Context, node: str) -> str | None:
     """The interface that holds the node's data address."""
     net = context.store.get("net", node)
     rows = net.addresses if isinstance(net, NetFacts) else ()
-    return next((row.ifname for row in rows if row.address == context.ground.addresses.get(node)), None)
+    return next((row.ifname for row in rows if row.address == context.participants.addresses.get(node)), None)
 
 
 def socket_hardware(context: Context, node: str, ifname: str | None = None) -> expectation.Hardware:
@@ -206,13 +209,17 @@ def tcp(context: Context) -> TcpRates:
 
 def _streams(context: Context, ways: int) -> TcpRates:
     """What streams reach on one path, in its part of the budget of so many."""
-    transport, ground, budget_s = context.transport, context.ground, context.seconds["tcp_rates"] / ways
-    nodes = connected(ground.usable(), context.store.whole("ports"), ground.addresses)
-    failed: dict[str, str] = {n: NO_ADDRESS for n in ground.nodes if n not in ground.addresses}
+    transport, participants, budget_s = (
+        context.transport,
+        context.participants,
+        context.seconds["tcp_rates"] / ways,
+    )
+    nodes = connected(participants.usable(), context.store.cluster_fact("ports"), participants.addresses)
+    failed: dict[str, str] = {n: NO_ADDRESS for n in participants.nodes if n not in participants.addresses}
     if len(nodes) < 2:
         return TcpRates(failed_nodes=failed)
     word = token()
-    ports = _serve(transport, ground, nodes, word, budget_s, failed)
+    ports = _serve(transport, participants, nodes, word, budget_s, failed)
     nodes = [n for n in nodes if n in ports]
     if len(nodes) < 2:
         return TcpRates(failed_nodes=failed)
@@ -234,16 +241,16 @@ def _streams(context: Context, ways: int) -> TcpRates:
     def run(one: Round) -> None:
         for pairs in (one.pairs, tuple((b, a) for a, b in one.pairs)):
             alive = [(a, b) for a, b in pairs if a not in failed and b not in failed]
-            rates.extend(_direction(transport, ground, ports, word, one.number, alive, seconds, failed))
+            rates.extend(_direction(transport, participants, ports, word, one.number, alive, seconds, failed))
 
     def judge() -> Decision:
         return decide(replace(measured, rates=tuple(rates)), of)
 
-    baseline = context.store.whole("baseline")
+    baseline = context.store.cluster_fact("baseline")
     # An earlier report has rates of the main path.
     then = (
         baseline.tcp
-        if isinstance(baseline, Baseline) and ground.addresses == context.job.data_addresses
+        if isinstance(baseline, Baseline) and participants.addresses == context.job.data_addresses
         else ()
     )
     done, planned = in_rounds(nodes, budget_s, each_s, run, judge, of, lambda: earlier.doubtful(rates, then))
@@ -253,7 +260,7 @@ def _streams(context: Context, ways: int) -> TcpRates:
 
 def _serve(
     transport: Caller,
-    ground: Ground,
+    participants: Participants,
     nodes: Sequence[str],
     word: str,
     budget_s: float,
@@ -262,7 +269,7 @@ def _serve(
     requests = {
         n: Request(
             op="stream_serve",
-            args={"address": ground.addresses[n], "token": word, "ttl_s": budget_s * 2 + 120.0},
+            args={"address": participants.addresses[n], "token": word, "ttl_s": budget_s * 2 + 120.0},
             timeout_s=SERVE_S,
         )
         for n in nodes
@@ -282,7 +289,7 @@ def _serve(
 
 def _direction(
     transport: Caller,
-    ground: Ground,
+    participants: Participants,
     ports: Mapping[str, int],
     word: str,
     number: int,
@@ -302,7 +309,7 @@ def _direction(
             op="stream_send",
             args={
                 **common,
-                "address": ground.addresses[dst],
+                "address": participants.addresses[dst],
                 "port": ports[dst],
                 "streams": STREAMS,
                 "seconds": seconds,

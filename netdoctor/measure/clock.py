@@ -42,7 +42,7 @@ def combine(
 def clock(context: Context) -> dict[str, ClockSample | Missing]:
     """Offset of each node's wall clock, by the least round trip of eight."""
     args = {"exchanges": EXCHANGES}
-    requests = {n: Request(op="clock", args=args, timeout_s=ASKING_S) for n in context.ground.nodes}
+    requests = {n: Request(op="clock", args=args, timeout_s=ASKING_S) for n in context.participants.nodes}
     return {reply.node: _sample(reply) for reply in replies(context.transport, requests)}
 
 

@@ -20,7 +20,7 @@ from netdoctor.facts.bandwidth import (
     TcpRates,
 )
 from netdoctor.facts.base import Missing, Why
-from netdoctor.facts.expectation import Expectation, NoExpectation
+from netdoctor.facts.expected_rate import ExpectedRate, NoExpectedRate
 from netdoctor.facts.gpu import Gpu, GpuFacts
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.localisation import Decision, Kind, Round
@@ -82,7 +82,7 @@ SAID_WORDS, WORD_CHARS = 16, 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cast:
+class Roster:
     """Who takes part. counts[node] ranks; environments as the job would have them; memory_bytes per rank."""
 
     backend: str
@@ -98,9 +98,9 @@ class Cast:
         return [node for node, count in self.counts.items() for _ in range(count)]
 
 
-def cast(context: Context) -> Cast | Missing:
+def roster_of(context: Context) -> Roster | Missing:
     """The nodes that can run ranks, and how; or why there is nothing to run."""
-    nodes = list(context.ground.usable())
+    nodes = list(context.participants.usable())
     left_out: dict[str, str] = {}
     software = context.store.present("software", nodes)
     able = [n for n in nodes if isinstance(s := software.get(n), SoftwareFacts) and s.torch is not None]
@@ -130,7 +130,7 @@ def cast(context: Context) -> Cast | Missing:
             return Missing(Why.NOT_EXAMINED, f"too few nodes are free for it: {'; '.join(left_out.values())}")
         return Missing(Why.NOT_APPLICABLE, why)
     ifname, environments, given = _environments(context, list(counts), backend)
-    return Cast(
+    return Roster(
         backend=backend,
         counts=counts,
         environments=environments,
@@ -141,7 +141,7 @@ def cast(context: Context) -> Cast | Missing:
     )
 
 
-def _instead(context: Context, chosen: Cast) -> str:
+def _instead(context: Context, chosen: Roster) -> str:
     """Why ranks are on processors, where torch is built for GPUs that are not driven here."""
     software = context.store.present("software", list(chosen.counts)).values()
     rocm = any(isinstance(one, SoftwareFacts) and one.torch and one.torch.hip for one in software)
@@ -177,7 +177,7 @@ def _environments(
 
 def _sends(context: Context, backend: str) -> dict[str, set[str]]:
     """The addresses of each node that its backend would send from, by the job's paths."""
-    paths, wanted = context.store.whole("paths"), SOCKET if backend == "nccl" else GLOO
+    paths, wanted = context.store.cluster_fact("paths"), SOCKET if backend == "nccl" else GLOO
     found: dict[str, set[str]] = {}
     for use in paths.uses if isinstance(paths, Paths) else ():
         if use.purpose.startswith(wanted):
@@ -188,7 +188,7 @@ def _sends(context: Context, backend: str) -> dict[str, set[str]]:
 def _on_paths(context: Context, node: str, sends: Collection[str]) -> list[str]:
     """The interfaces of the job's paths that its backend would send over: NCCL over all at once, gloo over
     the first, that of the own name. Nothing where it would over none that peers can dial."""
-    paths = context.store.whole("paths")
+    paths = context.store.cluster_fact("paths")
     if not isinstance(paths, Paths):
         return []
     used = [path for path in paths.paths if path.addresses.get(node) in sends and node in path.ifnames]
@@ -210,7 +210,7 @@ def _memory(context: Context, counts: Mapping[str, int], gpus: Mapping[str, Sequ
     return max(min(room, default=GIB), 16 * MIB)
 
 
-def _hardware(context: Context, chosen: Cast) -> dict[str, expectation.Hardware]:
+def _hardware(context: Context, chosen: Roster) -> dict[str, expectation.Hardware]:
     """What each node brings to these ranks."""
     if chosen.backend == "gloo":
         own = chosen.ifname if chosen.given_by == "netdoctor" else {}
@@ -239,7 +239,7 @@ def _hardware(context: Context, chosen: Cast) -> dict[str, expectation.Hardware]
 def _expected(reduced: AllReduce, parts: Mapping[str, expectation.Hardware]) -> AllReduce:
     """What the hardware should reach, with the term that sets it; why nothing is expected otherwise."""
     whole = expectation.all_reduce(parts)
-    if isinstance(whole, NoExpectation):
+    if isinstance(whole, NoExpectedRate):
         return replace(reduced, limited_by=whole.reason)
     return replace(
         reduced,
@@ -310,21 +310,26 @@ def allreduce(context: Context) -> tuple[PairRates | Missing, AllReduce | Missin
     Whichever have a share of the time share one start of ranks. What ranks could not do is in the facts.
     """
     context = among_connected(context)
-    ground, seconds, profile = context.ground, context.seconds, context.profile
-    chosen = cast(context)
+    participants, seconds, profile = context.participants, context.seconds, context.profile
+    chosen = roster_of(context)
     if isinstance(chosen, Missing):
         return chosen, chosen
     began = time.monotonic()
     layout = chosen.layout
     ranks = Ranks(
-        context.transport, layout, ground.addresses, chosen.backend, chosen.environments, context.limit_s
+        context.transport,
+        layout,
+        participants.addresses,
+        chosen.backend,
+        chosen.environments,
+        context.limit_s,
     )
     session = Session(
         backend=chosen.backend,
         ranks=tuple(layout),
         ifname=chosen.ifname,
         given_by=chosen.given_by,
-        address=ground.addresses[layout[0]],
+        address=participants.addresses[layout[0]],
         left_out=chosen.left_out,
         instead=_instead(context, chosen),
     )
@@ -332,7 +337,7 @@ def allreduce(context: Context) -> tuple[PairRates | Missing, AllReduce | Missin
     pairs, reduced = PairRates(session=session), _expected(AllReduce(session=session), parts)
     try:
         ranks.start()
-        ranks.join(session.address, ground.master_port)
+        ranks.join(session.address, participants.master_port)
         session = replace(
             session,
             port=ranks.port,
@@ -350,7 +355,7 @@ def allreduce(context: Context) -> tuple[PairRates | Missing, AllReduce | Missin
             found = _swept(ranks, chosen, share, profile)
             rows = _rows(ranks, found, range(len(found)), reduced.unread)
             reduced = replace(reduced, rows=rows, budget_s=share, taken=_taken(ranks, found))
-            tcp = context.store.whole("tcp_rates")
+            tcp = context.store.cluster_fact("tcp_rates")
             told = next(
                 (one for one in (pairs, tcp) if isinstance(one, PairRates | TcpRates) and one.rates), None
             )
@@ -368,7 +373,7 @@ def allreduce(context: Context) -> tuple[PairRates | Missing, AllReduce | Missin
     return pairs, reduced
 
 
-def _sizes(chosen: Cast, profile: str) -> list[int]:
+def _sizes(chosen: Roster, profile: str) -> list[int]:
     sizes = SIZES_NCCL if chosen.backend == "nccl" else SIZES_GLOO
     most = chosen.memory_bytes // COPIES
     if profile != "full":  # a launch wants to know in seconds
@@ -377,7 +382,7 @@ def _sizes(chosen: Cast, profile: str) -> list[int]:
 
 
 def _swept(
-    ranks: Ranks, chosen: Cast, budget_s: float, profile: str, without: Sequence[int] = ()
+    ranks: Ranks, chosen: Roster, budget_s: float, profile: str, without: Sequence[int] = ()
 ) -> list[Any]:
     """All-reduces over all ranks, or without some: what each rank answered."""
     return ranks.step(
@@ -475,7 +480,7 @@ def _rows(
 def _solo(
     ranks: Ranks,
     reduced: AllReduce,
-    chosen: Cast,
+    chosen: Roster,
     profile: str,
     parts: Mapping[str, expectation.Hardware],
 ) -> AllReduce:
@@ -495,15 +500,15 @@ def _solo(
         n: _rows(ranks, found, numbers, reduced.unread) for n, numbers in places.items() if len(numbers) > 1
     }
     wanted = {n: expectation.all_reduce({n: parts[n]}) for n in solo}
-    floors = {n: w.floor_gbyte_s for n, w in wanted.items() if isinstance(w, Expectation)}
+    floors = {n: w.floor_gbyte_s for n, w in wanted.items() if isinstance(w, ExpectedRate)}
     return replace(reduced, solo=solo, solo_floor_gbyte_s=floors)
 
 
 def _survivors(
-    ranks: Ranks, reduced: AllReduce, chosen: Cast, budget_s: float, profile: str, decision: Decision
+    ranks: Ranks, reduced: AllReduce, chosen: Roster, budget_s: float, profile: str, decision: Decision
 ) -> AllReduce:
     """Once more without the nodes that the pairs blame."""
-    blamed = {c.nodes[0] for c in decision.culprits if c.kind in (Kind.NODE, Kind.NIC) and c.nodes}
+    blamed = {c.nodes[0] for c in decision.suspects if c.kind in (Kind.NODE, Kind.NIC) and c.nodes}
     numbers = [r.number for r in ranks.ranks if r.node not in blamed]
     if not blamed or len({ranks.ranks[n].node for n in numbers}) < 2 or len(numbers) == len(ranks.ranks):
         return reduced
@@ -517,7 +522,7 @@ def _survivors(
 def _pairs(
     ranks: Ranks,
     pairs: PairRates,
-    chosen: Cast,
+    chosen: Roster,
     budget_s: float,
     parts: Mapping[str, expectation.Hardware],
     context: Context,
@@ -562,7 +567,7 @@ def _pairs(
     def judge() -> Decision:
         return decide(replace(pairs, rates=tuple(rates)), of)
 
-    baseline = context.store.whole("baseline")
+    baseline = context.store.cluster_fact("baseline")
     comparable = isinstance(baseline, Baseline) and baseline.backend in ("", chosen.backend)
     then = baseline.pairs if comparable else ()
     done, planned = in_rounds(nodes, budget_s, each_s, run, judge, of, lambda: earlier.doubtful(rates, then))

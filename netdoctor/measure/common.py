@@ -56,7 +56,7 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class Participants:
     """The nodes that can take part and the address each is dialled at on the main path.
 
     further: what peers dial a node at beside that, on the job's other paths. rails: of RoCE ports that add
@@ -74,9 +74,9 @@ class Ground:
     dead: frozenset[tuple[str, str]] = frozenset()
 
     @classmethod
-    def of(cls, nodes: Sequence[str], store: Store, job: Job) -> "Ground":
+    def known(cls, nodes: Sequence[str], store: Store, job: Job) -> "Participants":
         """What is known of these nodes so far."""
-        matrix, paths = store.whole("ports"), store.whole("paths")
+        matrix, paths = store.cluster_fact("ports"), store.cluster_fact("paths")
         return cls(
             nodes=tuple(nodes),
             addresses=job.data_addresses,
@@ -233,7 +233,7 @@ class Echoed(Generic[P]):
 
 def over_echoes(
     transport: Caller,
-    ground: Ground,
+    participants: Participants,
     cls: type[P],
     op: str,
     args: Mapping[str, Any],
@@ -248,14 +248,14 @@ def over_echoes(
     The op's arguments are `args` with ``targets`` (dst, address, port) and ``token``. Fewer than two nodes
     with an address, or pairs on which nothing gets through, leave nothing to probe.
     """
-    nodes = ground.usable()
-    failed: dict[str, str] = {n: NO_ADDRESS for n in ground.nodes if n not in nodes}
+    nodes = participants.usable()
+    failed: dict[str, str] = {n: NO_ADDRESS for n in participants.nodes if n not in nodes}
     if len(nodes) < 2:
         return Echoed((), frozenset(), failed)
     word = token()
-    ways = {n: [{"address": way.address} for way in ground.ways(n, EPHEMERAL)] for n in nodes}
+    ways = {n: [{"address": way.address} for way in participants.ways(n, EPHEMERAL)] for n in nodes}
     if rails:
-        ways = {n: [*ways[n], *ground.on_rails(n)] for n in nodes}
+        ways = {n: [*ways[n], *participants.on_rails(n)] for n in nodes}
     echoes = open_echoes(transport, ways, word, failed)
     most = ECHO_TARGETS // max(1, *(len(ports) for ports in echoes.values()))
     plan = peers(nodes, at_most=min(ECHO_PAIRS_UP_TO, most), count=min(ECHO_PEERS, most))
@@ -264,8 +264,8 @@ def over_echoes(
             {"dst": dst, "address": address, "port": port, **source}
             for dst in plan[src]
             for address, port in echoes[dst].items()
-            if (src, address) not in ground.dead
-            for source in (ground.sources(src, dst, address) if rails else ({},))
+            if (src, address) not in participants.dead
+            for source in (participants.sources(src, dst, address) if rails else ({},))
         ]
         for src in nodes
     }

@@ -17,7 +17,7 @@ APART_S = 2.0
 @experiment(bound_s=2 * ASKING_S, needs=["counters"], last=True)
 def counters(context: Context) -> dict[str, LaterCounters | Missing]:
     """Error counters of links once more, after all that loads them."""
-    nodes = context.ground.nodes
+    nodes = context.participants.nodes
     requests = {}
     for node, first in context.store.present("counters", nodes).items():
         groups = {"counters": {"not_before_s": first.uptime_s + APART_S}}

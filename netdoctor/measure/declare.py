@@ -10,25 +10,25 @@ from typing import Any, TypeVar
 
 from netdoctor.facts.base import FACT_TYPES, FactInfo, Missing
 from netdoctor.facts.software import Job
-from netdoctor.measure.common import Caller, Ground
+from netdoctor.measure.common import Caller, Participants
 from netdoctor.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What an experiment has to go on.
+    """What an experiment has to go on."""
 
-    transport: asks nodes, until the experiment's time is over. ground: who takes part, and where each is
-    dialled. store: the facts so far, those of earlier experiments among them. seconds: of the bandwidth
-    budget, by group that is wanted. limit_s: when the engine ends it, from its start on.
-    """
-
+    # Asks nodes, until the experiment's time is over.
     transport: Caller
-    ground: Ground
+    # Who takes part, and where each is dialled.
+    participants: Participants
+    # The facts so far, those of earlier experiments among them.
     store: Store
     job: Job
     profile: str = "launch"
+    # Of the bandwidth budget, by group that is requested.
     seconds: Mapping[str, float] = field(default_factory=dict)
+    # When the engine ends it, from its start on.
     limit_s: float = 600.0
 
 

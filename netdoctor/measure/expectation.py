@@ -16,7 +16,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from netdoctor.facts.expectation import Expectation, NoExpectation, Term
+from netdoctor.facts.expected_rate import ExpectedRate, NoExpectedRate, Term
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.net import Netdev, NetFacts
@@ -163,35 +163,35 @@ def hardware(
     )
 
 
-def pair(a: Hardware, b: Hardware, rail: str | None = None) -> Expectation | NoExpectation:
+def pair(a: Hardware, b: Hardware, rail: str | None = None) -> ExpectedRate | NoExpectedRate:
     """One direction between two nodes; over one rail when it is named."""
     for one in (a, b):
         if not one.network:
-            return NoExpectation(reason=one.reason)
+            return NoExpectedRate(reason=one.reason)
     if rail is not None:
         if rail not in a.rails or rail not in b.rails:
-            return NoExpectation(reason=f"no rate is known for rail {rail}")
+            return NoExpectedRate(reason=f"no rate is known for rail {rail}")
         rate = min(a.rails[rail], b.rails[rail])
         return _least([_term(f"rail {rail} at {rate * 8:g} Gbit/s", rate, RDMA_SHARES, PUBLISHED)])
     return _least([*a.network, *b.network])
 
 
-def all_reduce(nodes: Mapping[str, Hardware]) -> Expectation | NoExpectation:
+def all_reduce(nodes: Mapping[str, Hardware]) -> ExpectedRate | NoExpectedRate:
     """busbw over these nodes at 1 GiB per rank and more; smaller messages measure latency instead."""
     if not nodes:
-        return NoExpectation(reason="no node takes part")
+        return NoExpectedRate(reason="no node takes part")
     if len(nodes) == 1:
         return _inside(next(iter(nodes.values())))
     terms: list[Term] = []
     ranks = sum(max(one.gpus, 1) for one in nodes.values())
     for name, one in sorted(nodes.items()):
         if not one.network:
-            return NoExpectation(reason=f"{name}: {one.reason}")
+            return NoExpectedRate(reason=f"{name}: {one.reason}")
         terms += one.network
         if one.gpus > 1:
             within = _inside(one)
-            if isinstance(within, NoExpectation):
-                return NoExpectation(reason=f"{name}: {within.reason}")
+            if isinstance(within, NoExpectedRate):
+                return NoExpectedRate(reason=f"{name}: {within.reason}")
             terms += within.terms
     # Reduced inside nodes first, a node sends less than in a flat ring; the bound allows for it.
     several = max(one.gpus for one in nodes.values()) > 1
@@ -200,23 +200,23 @@ def all_reduce(nodes: Mapping[str, Hardware]) -> Expectation | NoExpectation:
     return _least(terms, slack={i: max(slack, 1.0) for i in wires})
 
 
-def _inside(one: Hardware) -> Expectation | NoExpectation:
+def _inside(one: Hardware) -> ExpectedRate | NoExpectedRate:
     """The GPUs of one node among themselves."""
     if one.gpus < 2:
-        return NoExpectation(reason="a single GPU has nobody to talk to inside its node")
+        return NoExpectedRate(reason="a single GPU has nobody to talk to inside its node")
     if one.model is None:
-        return NoExpectation(reason=f"how {one.gpu_name or 'the GPUs'} are joined in a node is not known")
+        return NoExpectedRate(reason=f"how {one.gpu_name or 'the GPUs'} are joined in a node is not known")
     # Boards of four have no switch: some of the GPUs share some of the links only.
     switched = one.held >= SWITCHED_FROM
     if not switched and one.gpus != one.held:
-        return NoExpectation(
+        return NoExpectedRate(
             reason=f"{one.gpus} of {one.held} {one.gpu_name} share an unknown part of their links"
         )
     link = one.model.nvlink_gbyte_s
     what = f"NVLink of {one.gpu_name}"
     if one.nvlinks is not None and one.nvlinks < one.model.links:
         if not one.nvlinks:
-            return NoExpectation(reason=f"a {one.gpu_name} has no NVLink up")
+            return NoExpectedRate(reason=f"a {one.gpu_name} has no NVLink up")
         link *= one.nvlinks / one.model.links
         what += f" with {one.nvlinks} of {one.model.links} links up"
     if one.model.nvls and switched and one.gpus >= NVLS_FROM:
@@ -226,13 +226,13 @@ def _inside(one: Hardware) -> Expectation | NoExpectation:
     return _least([_term(what, link, RING_SHARES, INSIDE)])
 
 
-def _least(terms: list[Term], slack: Mapping[int, float] | None = None) -> Expectation:
+def _least(terms: list[Term], slack: Mapping[int, float] | None = None) -> ExpectedRate:
     """The least of the terms. slack: by how much the bound of a term, by id(), exceeds its rate."""
     limit = min(terms, key=lambda t: t.expected_gbyte_s)
     wider = slack or {}
     physical = [t.gbyte_s * wider.get(id(t), 1.0) for t in terms if t.physical]
     bound = min(physical) if physical else limit.gbyte_s
-    return Expectation(
+    return ExpectedRate(
         expected_gbyte_s=min(limit.expected_gbyte_s, bound),
         floor_gbyte_s=min(t.floor_gbyte_s for t in terms),
         bound_gbyte_s=bound,

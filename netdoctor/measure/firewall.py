@@ -13,8 +13,8 @@ ASKING_S = 15.0
 @experiment(after=["ports"], bound_s=ASKING_S)
 def firewall(context: Context) -> dict[str, FirewallFacts | Missing]:
     """Rule sets of the nodes at either end of what was filtered; nobody else's are looked at."""
-    nodes = dict.fromkeys(context.ground.nodes)
-    matrix = context.store.whole("ports")
+    nodes = dict.fromkeys(context.participants.nodes)
+    matrix = context.store.cluster_fact("ports")
     if not isinstance(matrix, PortMatrix):
         why = Missing(Why.NOT_COLLECTED, "no port was tried") if matrix is NOT_COLLECTED else matrix
         return dict.fromkeys(nodes, why)

@@ -66,7 +66,7 @@ def gpu_work(context: Context) -> dict[str, GpuWork | Missing]:
 
     Each node by itself: what one does not do says nothing of the others.
     """
-    nodes = context.ground.nodes
+    nodes = context.participants.nodes
     found: dict[str, GpuWork | Missing] = {}
     asked: dict[str, tuple[Gpu, ...]] = {}
     left_out: dict[str, dict[int, str]] = {}

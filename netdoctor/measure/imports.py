@@ -37,7 +37,7 @@ def imports(context: Context) -> dict[str, Imports | Missing]:
     """The job's interpreter imports torch and the packages that were asked for; all nodes at once."""
     found: dict[str, Imports | Missing] = {}
     asked: dict[str, list[str]] = {}
-    for node in context.ground.nodes:
+    for node in context.participants.nodes:
         software = context.store.get("software", node)
         names = _names(context, software) if isinstance(software, SoftwareFacts) else []
         if names:

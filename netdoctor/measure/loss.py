@@ -14,6 +14,6 @@ COUNTING_S = SECONDS + 15.0
 def loss(context: Context) -> LossMatrix:
     """Packet loss: small datagrams to echoes, which count what arrives in each direction."""
     args = {"packets": PACKETS, "seconds": SECONDS}
-    found = over_echoes(context.transport, context.ground, LossProbe, "udp_loss", args, COUNTING_S)
+    found = over_echoes(context.transport, context.participants, LossProbe, "udp_loss", args, COUNTING_S)
     probes = tuple(p for p in found.probes if p.dst not in found.silent)
     return LossMatrix(probes=probes, seconds=SECONDS if found.probes else 0.0, failed_nodes=found.failed)

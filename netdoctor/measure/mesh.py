@@ -32,7 +32,7 @@ def plan(nodes: Sequence[str]) -> dict[str, list[str]]:
 @experiment(bound_s=LOGGING_IN_S + 10)
 def mesh(context: Context) -> Mesh:
     """Every node logs in to the others with its own ssh, and runs `true` there."""
-    nodes = context.ground.nodes
+    nodes = context.participants.nodes
     listed = context.store.present("node", nodes)
     hosts = {n: one.host for n, one in listed.items() if isinstance(one, Node)}
     dialled = plan([n for n in nodes if n in hosts])

@@ -12,7 +12,9 @@ PROBING_S = 60.0
 def path_mtu(context: Context) -> PathMtus:
     """Datagrams of different sizes, not to be fragmented, to echoes on the others."""
     args = {"timeout_s": TIMEOUT_S}
-    found = over_echoes(context.transport, context.ground, MtuProbe, "path_mtu", args, PROBING_S, rails=True)
+    found = over_echoes(
+        context.transport, context.participants, MtuProbe, "path_mtu", args, PROBING_S, rails=True
+    )
     # An echo on a node that went away in the meantime answers nobody, and says nothing about the path.
     probes = tuple(p for p in found.probes if p.dst not in found.silent or p.outcome == "ok")
     return PathMtus(probes=probes, failed_nodes=found.failed)

@@ -12,7 +12,7 @@ from netdoctor.measure.common import (
     NO_ADDRESS,
     RENDEZVOUS,
     Caller,
-    Ground,
+    Participants,
     answered,
     close_listeners,
     converted,
@@ -52,17 +52,17 @@ def ports(context: Context) -> PortMatrix:
 
     A node that cannot open listeners or does not report is named in `failed_nodes`; the rest stands.
     """
-    transport, ground = context.transport, context.ground
-    nodes = ground.usable()
-    failed: dict[str, str] = {n: NO_ADDRESS for n in ground.nodes if n not in nodes}
+    transport, participants = context.transport, context.participants
+    nodes = participants.usable()
+    failed: dict[str, str] = {n: NO_ADDRESS for n in participants.nodes if n not in nodes}
     if len(nodes) < 2:
         return PortMatrix(failed_nodes=failed, timeout_s=TIMEOUT_S)
     word = token()
     # Other ports than another scan's that runs at the same time.
     sample = random.Random(word)  # noqa: S311  of ports, and no secret
-    listeners = _open(transport, ground, nodes, word, failed, sample)
+    listeners = _open(transport, participants, nodes, word, failed, sample)
     plan = peers(nodes)
-    master = ground.master
+    master = participants.master
     if master is not None and master in plan:
         for node in nodes:
             if node != master and master not in plan[node]:
@@ -74,7 +74,7 @@ def ports(context: Context) -> PortMatrix:
             for one in listeners.get(dst, [])
             # a busy rendezvous port is still dialled: who answers there shows the way is open
             if one.error in (None, "EADDRINUSE")
-            for source in ground.sources(src, dst, one.address)
+            for source in participants.sources(src, dst, one.address)
             if not source or one.purpose == EPHEMERAL
         ]
         for src in nodes
@@ -107,7 +107,7 @@ def ports(context: Context) -> PortMatrix:
     theirs = {(one.node, one.address, one.port) for one in all_listeners if one.error is not None}
     probes = [p for p in probes if (p.dst, p.address, p.port) not in theirs or p.outcome != "refused"]
     order = {n: i for i, n in enumerate(nodes)}
-    first = ground.addresses
+    first = participants.addresses
     probes.sort(
         key=lambda p: (
             *(order.get(p.src, 0), order.get(p.dst, 0)),
@@ -125,7 +125,7 @@ def ports(context: Context) -> PortMatrix:
 
 def _open(
     transport: Caller,
-    ground: Ground,
+    participants: Participants,
     nodes: list[str],
     word: str,
     failed: dict[str, str],
@@ -133,18 +133,18 @@ def _open(
 ) -> dict[str, list[TestListener]]:
     requests = {}
     for node in nodes:
-        low, high = _range(ground, node)
+        low, high = _range(participants, node)
         span = high - low
         sample = [low + int(span * f) + rng.randrange(max(span // 50, 1)) for f in FRACTIONS]
-        ports = {ground.master_port: RENDEZVOUS}
-        ports |= dict.fromkeys((p for p in sample if p != ground.master_port), EPHEMERAL)
+        ports = {participants.master_port: RENDEZVOUS}
+        ports |= dict.fromkeys((p for p in sample if p != participants.master_port), EPHEMERAL)
         wanted = [
             {"port": number, "purpose": purpose, "address": way.address}
-            for way in ground.ways(node)
+            for way in participants.ways(node)
             for number, purpose in ports.items()
             if purpose in way.purposes
         ]
-        on_rails = ground.on_rails(node)
+        on_rails = participants.on_rails(node)
         wanted += [{"port": sample[-1], "purpose": EPHEMERAL, **row} for row in on_rails]
         requests[node] = Request(
             op="listen",
@@ -188,7 +188,7 @@ def _from_elsewhere(context: Context, probes: Sequence[PortProbe], word: str) ->
             filtered.setdefault(probe.src, []).append(probe)
     requests = {}
     for src, many in filtered.items():
-        low, high = _range(context.ground, src)
+        low, high = _range(context.participants, src)
         targets = []
         for i, probe in enumerate(many[:: -(-len(many) // MOST_AGAIN)]):
             others = [low + int((high - low) * share) + i for share in SOURCES]
@@ -213,9 +213,9 @@ def _name(probe: PortProbe) -> dict[str, Any]:
     return name | ({"source": probe.source} if probe.source else {})
 
 
-def _range(ground: Ground, node: str) -> tuple[int, int]:
+def _range(participants: Participants, node: str) -> tuple[int, int]:
     """Of the ports that the node's kernel picks."""
-    low, high = (ground.ephemeral or {}).get(node, DEFAULT_RANGE)
+    low, high = (participants.ephemeral or {}).get(node, DEFAULT_RANGE)
     return (low, high) if 1024 <= low < high <= 65535 else DEFAULT_RANGE
 
 

@@ -29,8 +29,8 @@ NAME = ("dst", "address", "port")
 def ray_ports(context: Context) -> RayPorts:
     """Nodes of a Ray cluster dial each other's raylet, the head's port, and one of those that workers get."""
     transport = context.transport
-    rays: Mapping[str, RayFacts] = context.store.present("ray", context.ground.nodes)
-    nets: Mapping[str, NetFacts] = context.store.present("net", context.ground.nodes)
+    rays: Mapping[str, RayFacts] = context.store.present("ray", context.participants.nodes)
+    nets: Mapping[str, NetFacts] = context.store.present("net", context.participants.nodes)
     failed: dict[str, str] = {}
     # A node says where Ray dials it, and no more than one of its own addresses is taken.
     addresses = {}

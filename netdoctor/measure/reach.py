@@ -21,7 +21,9 @@ def reach(context: Context) -> Reach:
     request = Request(op="reach", args={"urls": list(urls), "env": env}, timeout_s=ASKING_S)
     found: list[Reached] = []
     failed: dict[str, str] = {}
-    for reply in replies(context.transport, dict.fromkeys(context.ground.nodes, request) if urls else {}):
+    for reply in replies(
+        context.transport, dict.fromkeys(context.participants.nodes, request) if urls else {}
+    ):
         waiting = set(urls)
         for row in rows(reply):
             try:
@@ -34,6 +36,6 @@ def reach(context: Context) -> Reach:
         if waiting:
             said = f"{len(waiting)} URLs were not answered for"
             failed[reply.node] = said if reply.missing is None else reason(reply)
-    order = {n: i for i, n in enumerate(context.ground.nodes)}
+    order = {n: i for i, n in enumerate(context.participants.nodes)}
     found.sort(key=lambda one: (urls.index(one.url), order[one.node]))
     return Reach(rows=tuple(found), failed_nodes=failed)

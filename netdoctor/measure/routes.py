@@ -12,17 +12,17 @@ ASKING_S = 15.0
 @experiment(bound_s=ASKING_S)
 def routes(context: Context) -> dict[str, RouteFacts | Missing]:
     """Every node looks up its way to the others' addresses, on each path of the job."""
-    ground = context.ground
-    nodes = ground.usable()
+    participants = context.participants
+    nodes = participants.usable()
     plan = peers(nodes)
-    further = {n: [way.address for way in ground.ways(n)[1:]] for n in nodes}
+    further = {n: [way.address for way in participants.ways(n)[1:]] for n in nodes}
     requests = {
         n: Request(
             op="facts",
             args={
                 "groups": {
                     "routes": {
-                        "destinations": {p: ground.addresses[p] for p in plan[n]},
+                        "destinations": {p: participants.addresses[p] for p in plan[n]},
                         "further": [address for p in plan[n] for address in further[p]],
                     }
                 }
@@ -33,4 +33,4 @@ def routes(context: Context) -> dict[str, RouteFacts | Missing]:
     }
     found = facts_of(context.transport, requests, "routes")
     nowhere = Missing(Why.FAILED, NO_ADDRESS)
-    return {n: found.get(n, nowhere) for n in ground.nodes}
+    return {n: found.get(n, nowhere) for n in participants.nodes}

@@ -19,7 +19,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from netdoctor.facts.localisation import Certainty, Culprit, Decision, Kind, Round
+from netdoctor.facts.localisation import Certainty, Decision, Kind, Round, Suspect
 
 FIRST_ROUNDS = 3
 MOST_ROUNDS = 6
@@ -89,7 +89,7 @@ def follow_up(
 ) -> Round | None:
     """The next round, or None when all is decided, nothing can be decided, or `at_most` rounds are done.
 
-    In order: what is undecided, culprits that are not yet certain, nodes that nothing clears or accuses.
+    In order: what is undecided, suspects that are not yet certain, nodes that nothing clears or accuses.
     Suspects meet partners that are exonerated and new to them; a path is measured again as it is. Everybody
     else rests.
     doubtful: pairs of rounds done that one moment is not enough for (slower than in a baseline, or without a
@@ -105,9 +105,9 @@ def follow_up(
         for suspect in tie.between:
             plan.examine(suspect)
         plan.add(*tie.pair)
-    for culprit in decision.culprits:
-        if culprit.certainty is not Certainty.CERTAIN:
-            plan.examine(culprit)
+    for suspect in decision.suspects:
+        if suspect.certainty is not Certainty.CERTAIN:
+            plan.examine(suspect)
     # What would not be measured twice stays as it is.
     tries = Counter(frozenset(pair) for one in done for pair in one.pairs)
     for pair in doubtful:
@@ -131,7 +131,7 @@ class _FollowUp:
         self.pairs: list[Pair] = []
         self.leaves = leaves
         self.met = {frozenset(pair) for one in done for pair in one.pairs}
-        named = [c for tie in decision.undecided for c in tie.between] + list(decision.culprits)
+        named = [c for tie in decision.undecided for c in tie.between] + list(decision.suspects)
         suspects = {n for c in named if c.kind in (Kind.NODE, Kind.NIC, Kind.PATH) for n in c.nodes}
         doubtful = {c.leaf for c in named if c.leaf is not None}
         good = set(decision.exonerated)
@@ -166,7 +166,7 @@ class _FollowUp:
         if best is not None:
             self.add(node, best)
 
-    def examine(self, suspect: Culprit) -> None:
+    def examine(self, suspect: Suspect) -> None:
         if suspect.kind is Kind.PATH:
             self.add(*suspect.nodes)
         elif suspect.kind in (Kind.NODE, Kind.NIC):

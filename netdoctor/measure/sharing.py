@@ -35,7 +35,7 @@ def sharing(context: Context) -> Sharing:
     folders = list(context.job.write_test)
     if not folders:
         return Sharing()
-    nodes, word = context.ground.nodes, token()
+    nodes, word = context.participants.nodes, token()
     number = {node: i for i, node in enumerate(nodes)}
     failed: dict[str, str] = {}
     writes: list[SharedWrite] = []

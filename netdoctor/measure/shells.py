@@ -16,7 +16,7 @@ def shells(context: Context) -> dict[str, ShellFacts | Missing]:
     """Every node starts the user's login shell and says what it sets; its start-up files run."""
     request = Request(op="shell_env", args={"mark": token()}, timeout_s=ASKING_S)
     found: dict[str, ShellFacts | Missing] = {}
-    for reply in replies(context.transport, dict.fromkeys(context.ground.nodes, request)):
+    for reply in replies(context.transport, dict.fromkeys(context.participants.nodes, request)):
         if reply.missing is not None:
             found[reply.node] = reply.missing
             continue

@@ -54,10 +54,10 @@ Rails = Mapping[str, tuple[Hca, HcaPort]]
 )
 def verbs(context: Context) -> RdmaRates:
     """RDMA writes by perftest, where that is installed, between the HCAs of pairs in rounds."""
-    ground, budget_s = context.ground, context.seconds["rdma_rates"]
-    rails = {n: usable(facts) for n, facts in context.store.present("rdma", ground.usable()).items()}
+    participants, budget_s = context.participants, context.seconds["rdma_rates"]
+    rails = {n: usable(facts) for n, facts in context.store.present("rdma", participants.usable()).items()}
     having = [node for node, found in rails.items() if found]
-    nodes = connected(having, context.store.whole("ports"), ground.addresses)
+    nodes = connected(having, context.store.cluster_fact("ports"), participants.addresses)
     if len(nodes) < 2:
         return RdmaRates()
     failed: dict[str, str] = {}
@@ -169,7 +169,7 @@ class _Meeting:
                         self._trouble(a, b, name, row)
                 common[a, b] = up
             wanted = {
-                a: self._args("run", test, a, names, self.context.ground.addresses[b])
+                a: self._args("run", test, a, names, self.context.participants.addresses[b])
                 for (a, b), names in common.items()
                 if names and a not in self.failed
             }

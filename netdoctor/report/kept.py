@@ -73,9 +73,11 @@ class Facts(Mapping[str, Any], ABC):
         """The facts decoded, for the caller to change."""
         return store.load(self.plain())
 
-    def whole(self, group: str) -> Any:
+    def cluster_fact(self, group: str) -> Any:
         """The run's fact, as of `Store.whole`."""
-        return store.load({"cluster": {group: self.plain().get("cluster", {}).get(group)}}).whole(group)
+        return store.load({"cluster": {group: self.plain().get("cluster", {}).get(group)}}).cluster_fact(
+            group
+        )
 
     def nodes(self) -> frozenset[str]:
         """The nodes that were contacted."""
@@ -126,8 +128,8 @@ class Live(Facts):
             cluster=dict(self._store.cluster),
         )
 
-    def whole(self, group: str) -> Any:
-        return self._store.whole(group)
+    def cluster_fact(self, group: str) -> Any:
+        return self._store.cluster_fact(group)
 
     def nodes(self) -> frozenset[str]:
         return frozenset(self._store.node.get("node", {}))
@@ -172,7 +174,7 @@ class Written(Facts):
             made.cluster[group] = store.kept(group, self._one(raw))
         return made
 
-    def whole(self, group: str) -> Any:
+    def cluster_fact(self, group: str) -> Any:
         raw = self._read(_Shape).cluster.get(group)
         return store.NOT_COLLECTED if raw is None else store.decode(group, self._one(raw))
 
@@ -212,10 +214,12 @@ class Squeezed(Facts):
                 made.put(group, line.node, store.kept(group, fact))
         for group in self._kept.cluster:
             known = store.group_type(group) is not None
-            made.cluster[group] = self.whole(group) if known else store.kept(group, self._rows(group, None))
+            made.cluster[group] = (
+                self.cluster_fact(group) if known else store.kept(group, self._rows(group, None))
+            )
         return made
 
-    def whole(self, group: str) -> Any:
+    def cluster_fact(self, group: str) -> Any:
         cls = store.group_type(group)
         if group not in self._kept.cluster or cls is None:
             return store.NOT_COLLECTED

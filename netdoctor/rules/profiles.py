@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from netdoctor import tables
+from netdoctor.facts.expected import Expectations
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.rdma import RdmaFacts
-from netdoctor.facts.wanted import Wanted
 
 WHAT = {
     "gpu.count": "GPUs",
@@ -59,7 +59,7 @@ def remarks(
     gpus: Mapping[str, GpuFacts],
     rdma: Mapping[str, RdmaFacts],
     hosts: Mapping[str, HostFacts],
-    wanted: Wanted | None = None,
+    wanted: Expectations | None = None,
 ) -> list[str]:
     """What all nodes of a kind have less of than such systems normally do. Not what the user has typed."""
     kinds: dict[str, list[str]] = {}
@@ -76,7 +76,7 @@ def _less(
     nodes: Sequence[str],
     gpus: Mapping[str, GpuFacts],
     rdma: Mapping[str, RdmaFacts],
-    wanted: Wanted | None,
+    wanted: Expectations | None,
 ) -> Iterator[str]:
     for key, normal in kind.has.items():
         have: list[float] = []
@@ -85,7 +85,7 @@ def _less(
             if value is None or value >= normal:
                 break
             have.append(value)
-        if len(have) == len(nodes) and not (wanted and wanted.about(key)):
+        if len(have) == len(nodes) and not (wanted and wanted.has(key)):
             most = f"{max(have):g}" if max(have) else "none"
             here = (
                 f"{nodes[0]} has {most}"

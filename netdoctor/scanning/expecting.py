@@ -22,7 +22,7 @@ from typing import Any
 
 from netdoctor.check import Check
 from netdoctor.errors import InputError
-from netdoctor.facts.wanted import Wanted, Wish
+from netdoctor.facts.expected import Expectation, Expectations
 from netdoctor.inventory import Target
 from netdoctor.inventory.nodeset import expand
 from netdoctor.scanning.tomlfile import load, meant, shown
@@ -44,7 +44,7 @@ def keys_of(checks: Iterable[Check]) -> dict[str, type]:
     return {key: kind for check in checks for key, kind in check.expects.items()}
 
 
-def read(path: Path, checks: Collection[Check], targets: Sequence[Target]) -> Wanted:
+def read(path: Path, checks: Collection[Check], targets: Sequence[Target]) -> Expectations:
     """What a file expects. checks: all there are; targets: the nodes as listed. Raises InputError."""
     tables, lines = load(path)
     reader = _Reader(path, keys_of(checks), _places(lines), targets)
@@ -53,10 +53,10 @@ def read(path: Path, checks: Collection[Check], targets: Sequence[Target]) -> Wa
         reader.say(1, f"expects {len(wishes)} values, {MOST} are allowed")
     if reader.wrong:
         raise InputError("\n".join(f"{path}: line {line}: {text}" for line, text in sorted(reader.wrong)))
-    return Wanted(wishes=wishes)
+    return Expectations(wishes=wishes)
 
 
-def unused(wanted: Wanted) -> list[str]:
+def unused(wanted: Expectations) -> list[str]:
     """A note for each place whose nodes are none of those that are listed."""
     empty = dict.fromkeys(wish.place for wish in wanted.wishes if wish.nodes == ())
     return [f"{place} expects something of nodes of which none is listed" for place in empty]
@@ -110,7 +110,7 @@ class _Reader:
         self.targets = targets
         self.wrong: list[tuple[int, str]] = []
 
-    def all(self, tables: dict[str, Any]) -> Iterator[Wish]:
+    def all(self, tables: dict[str, Any]) -> Iterator[Expectation]:
         groups = tables.pop(GROUP, [])
         yield from self.table(tables, 0, (), None)
         if not isinstance(groups, list) or not all(isinstance(one, dict) for one in groups):
@@ -123,7 +123,7 @@ class _Reader:
 
     def table(
         self, table: dict[str, Any], group: int, above: tuple[str, ...], nodes: tuple[str, ...] | None
-    ) -> Iterator[Wish]:
+    ) -> Iterator[Expectation]:
         for word, value in table.items():
             words = (*above, word)
             key = ".".join(words)
@@ -152,7 +152,7 @@ class _Reader:
 
     def wish(
         self, key: str, value: Any, place: Place, nodes: tuple[str, ...] | None, of: str = ""
-    ) -> Iterator[Wish]:
+    ) -> Iterator[Expectation]:
         kind, line = self.keys[key], self.line(place)
         said = f"{key[:-1]}{clean(of, 60)}" if key.endswith(".*") else key
         values = value if isinstance(value, list) and kind is not bool else [value]
@@ -167,7 +167,7 @@ class _Reader:
             self.say(line, text)
             return
         name = clean(self.path.name, 60)
-        yield Wish(key=key, any_of=texts, place=f"{name}:{line}", nodes=nodes, of=of)
+        yield Expectation(key=key, any_of=texts, place=f"{name}:{line}", nodes=nodes, of=of)
 
     def members(self, group: dict[str, Any], number: int) -> tuple[str, ...]:
         """The ids of a group's nodes, of those that are listed."""

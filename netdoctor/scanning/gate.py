@@ -135,7 +135,7 @@ def stale(report: Report, plan: Plan, *, now: float, max_age_s: float, touched: 
     for name in sorted({**options[0], **options[1]}):
         if options[0].get(name) != options[1].get(name):
             return f"--{name.replace('_', '-')} was another one"
-    then = facts_kept(report.facts).whole("job") if report.facts else None
+    then = facts_kept(report.facts).cluster_fact("job") if report.facts else None
     if not isinstance(then, Job):
         return "it does not say what the job was"
     differs = other_job(then, plan.job)

@@ -8,7 +8,7 @@ from pathlib import Path
 from netdoctor.engine.registry import Registry
 from netdoctor.engine.run import judge_facts
 from netdoctor.errors import InputError
-from netdoctor.facts.wanted import ABSENT, Watched
+from netdoctor.facts.expected import ABSENT, RecordedExpectations
 from netdoctor.inventory.nodeset import fold
 from netdoctor.report import words
 from netdoctor.report.model import Report
@@ -34,10 +34,10 @@ class _Part:
 def values(report: Report, known: Registry) -> Values:
     """What each node has, by key, as the checks compare it; None where it could not be read."""
     store = facts_of(report)
-    watched = Watched()
+    watched = RecordedExpectations()
     store.cluster["wanted"] = watched
     judge_facts(store, every_check(report, known))
-    return watched.seen
+    return watched.compared
 
 
 def write(report: Report, known: Registry, source: Path, by: str | None = None) -> str:

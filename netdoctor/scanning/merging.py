@@ -97,8 +97,8 @@ def _facts(report: Report, outcome: Outcome, nodes: Sequence[str], moved: Collec
         for node in by_node.keys() & set(moved) if group != "node" else ():
             by_node[node] = Missing(Why.FAILED, "not looked at again since the node is listed differently")
     facts = store.merge(before, outcome.store)
-    job = facts.whole("job")
-    if isinstance(job, Job) and not isinstance(facts.whole("paths"), Missing):
+    job = facts.cluster_fact("job")
+    if isinstance(job, Job) and not isinstance(facts.cluster_fact("paths"), Missing):
         try:
             facts.cluster["paths"] = all_paths(facts, nodes, job)
         except Exception as error:  # what nodes said; a scan goes on as well
@@ -156,7 +156,7 @@ def _apart(report: Report, plan: Plan, outcome: Outcome) -> str:
         return f"listed differently now: {fold(sorted(moved), words.FOLD_LIMIT)}"
     if options["options"].get("python") != report.run.replay.get("options", {}).get("python"):
         return "--python is another one"
-    if other := other_job(facts_kept(report.facts).whole("job"), plan.job):
+    if other := other_job(facts_kept(report.facts).cluster_fact("job"), plan.job):
         return f"the job is another one now ({other})"
     return f"nobody knows {', '.join(sorted(unknown))} here" if unknown else ""
 

@@ -104,7 +104,7 @@ def _cost(check: Check) -> str:
 
 def _job_then(report: Report, given: Mapping[str, Any]) -> Job | None:
     """The job that a report's facts tell of; None where there is none, or another one is given now."""
-    job = facts_kept(report.facts).whole("job")
+    job = facts_kept(report.facts).cluster_fact("job")
     if given.keys() & of_group(Group.JOB) or not isinstance(job, Job):
         return None
     return jobenv.checked(job)

@@ -14,9 +14,9 @@ from netdoctor.engine.registry import Registry
 from netdoctor.engine.run import Listener, Options, Scan
 from netdoctor.errors import InputError
 from netdoctor.facts.bandwidth import Baseline
+from netdoctor.facts.expected import Expectations
 from netdoctor.facts.host import FILED
 from netdoctor.facts.software import Job
-from netdoctor.facts.wanted import Wanted
 from netdoctor.inventory import Inventory, Target, load, restrict
 from netdoctor.inventory.reading import file_exists
 from netdoctor.options import FILE, OPTIONS, ScanRequest
@@ -51,7 +51,7 @@ class Plan:
     baseline: Baseline | None = None
     earlier: tuple[Report, ...] = ()
     suppressions: tuple[Suppression, ...] = ()
-    wanted: Wanted | None = None
+    wanted: Expectations | None = None
     run: str = ""
     began: float | None = None
     waited_s: float = 0.0

@@ -149,7 +149,7 @@ def _notes(plan: Plan, outcome: Outcome) -> list[Note]:
 
 def usual_hardware(store: Store) -> list[Note]:
     """What all nodes have less of than systems of their kind normally do."""
-    wanted = store.whole("wanted")
+    wanted = store.cluster_fact("wanted")
     found = profiles.remarks(
         store.present("gpu", store.node.get("gpu", ())),
         store.present("rdma", store.node.get("rdma", ())),

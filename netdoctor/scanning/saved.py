@@ -15,8 +15,8 @@ from netdoctor.engine.registry import Registry
 from netdoctor.engine.run import judge_facts
 from netdoctor.errors import InputError
 from netdoctor.facts.base import Missing, Why
+from netdoctor.facts.expected import Expectations
 from netdoctor.facts.software import Job
-from netdoctor.facts.wanted import Wanted
 from netdoctor.inventory import Inventory, Target, restrict
 from netdoctor.options import OPTIONS, ScanRequest
 from netdoctor.report import LAST, baseline, baselines
@@ -64,7 +64,7 @@ def judge_saved(report: Report, given: Mapping[str, Any], source: Path) -> Repor
     _say_of_job(facts, report, given, source)
     if "expect" in given:  # else what was expected then, which is among the facts
         path = given["expect"]
-        wanted = expecting.read(path, known.checks.values(), targets) if path.name else Wanted()
+        wanted = expecting.read(path, known.checks.values(), targets) if path.name else Expectations()
         facts.cluster["wanted"] = wanted
     if "baseline" in given:
         rates = baseline.read(given["baseline"], list(listed))
@@ -117,7 +117,7 @@ def _say_of_job(facts: Store, report: Report, given: Mapping[str, Any], source: 
                 f"{option.flag} is a question to the nodes, and --facts {source} contacts nobody; scan "
                 "again, or leave it out"
             )
-    job = facts.whole("job")
+    job = facts.cluster_fact("job")
     said = {name: given[name] for name in JUDGED_BY if name in given}
     if not isinstance(job, Job) or all(getattr(job, name) == value for name, value in said.items()):
         return

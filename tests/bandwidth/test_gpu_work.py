@@ -15,7 +15,7 @@ from netdoctor.facts.gpu import GpuFacts, GpuWork
 from netdoctor.facts.software import Job, SoftwareFacts
 from netdoctor.lab import Lab
 from netdoctor.lab.hardware import gpu_values
-from netdoctor.measure.common import Ground
+from netdoctor.measure.common import Participants
 from netdoctor.measure.declare import Context
 from netdoctor.measure.gpu_work import gpu_work
 from netdoctor.store import Store
@@ -40,9 +40,9 @@ def worked(
     store.put("accelerators", "n1", others or AcceleratorFacts())
     store.put("host", "n1", build.host())
     agents = Agents(python, ["n1"], {**os.environ, **env})
-    ground = Ground(nodes=("n1",), addresses={"n1": "127.0.0.1"})
+    participants = Participants(nodes=("n1",), addresses={"n1": "127.0.0.1"})
     try:
-        return gpu_work(Context(transport=agents, ground=ground, store=store, job=Job()))["n1"]
+        return gpu_work(Context(transport=agents, participants=participants, store=store, job=Job()))["n1"]
     finally:
         agents.close()
 

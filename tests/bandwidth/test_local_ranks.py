@@ -16,7 +16,7 @@ from netdoctor.facts.bandwidth import AllReduce, NcclTaken, PairRates
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.software import Job
 from netdoctor.measure.collective import allreduce
-from netdoctor.measure.common import Ground
+from netdoctor.measure.common import Participants
 from netdoctor.measure.declare import Context
 from netdoctor.measure.ranks import Failed, Ranks
 from netdoctor.store import Store
@@ -195,7 +195,9 @@ def led(python: str, folder: Path, counts: dict[str, int]) -> tuple[PairRates, A
     agents = Agents(python, list(counts), {**os.environ, "PYTHONPATH": str(folder)})
     context = Context(
         transport=agents,
-        ground=Ground(nodes=tuple(counts), addresses=dict.fromkeys(counts, "127.0.0.1"), master_port=0),
+        participants=Participants(
+            nodes=tuple(counts), addresses=dict.fromkeys(counts, "127.0.0.1"), master_port=0
+        ),
         store=store,
         job=Job(env=env),
         profile="full",

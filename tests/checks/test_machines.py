@@ -10,7 +10,7 @@ import netdoctor.facts
 from netdoctor.engine.diagnose import Group, diagnose
 from netdoctor.engine.judge import Judgement, judge
 from netdoctor.engine.registry import load_builtin, ordered
-from netdoctor.facts.wanted import Wanted, Wish
+from netdoctor.facts.expected import Expectation, Expectations
 from netdoctor.model import Status
 from netdoctor.store import Store
 from tests import machines
@@ -144,9 +144,9 @@ def test_mixed_clusters_are_silent_where_the_mixture_was_said() -> None:
     ]:
         store = machines.fleet(members)
         assert alarms(judged(members, store)[1]), "so that there is something to say"
-        store.cluster["wanted"] = Wanted(
+        store.cluster["wanted"] = Expectations(
             wishes=tuple(
-                Wish(key=key, any_of=(value,), place="e:1", nodes=(node,))
+                Expectation(key=key, any_of=(value,), place="e:1", nodes=(node,))
                 for node, values in parts.items()
                 for key, value in values.items()
             )

@@ -14,7 +14,7 @@ from netdoctor.facts.bandwidth import LossMatrix, LossProbe
 from netdoctor.facts.net import AddressRow, NetFacts, Route, RouteFacts
 from netdoctor.facts.paths import Paths
 from netdoctor.facts.rdma import RdmaFacts
-from netdoctor.measure.common import Ground
+from netdoctor.measure.common import Participants
 from netdoctor.model import Status
 from netdoctor.store import Store
 from tests.checks import build, build_hw
@@ -126,11 +126,11 @@ def store_of(shape: Shape) -> Store:
 
 def measured(store: Store, count: int) -> Iterator[tuple[str, str, str, str]]:
     """(src, dst, address, purpose) of all that experiments try."""
-    ground = Ground.of(build.names(count), store, store.cluster["job"])
-    for dst in ground.usable():
-        for way in ground.ways(dst):
+    participants = Participants.known(build.names(count), store, store.cluster["job"])
+    for dst in participants.usable():
+        for way in participants.ways(dst):
             for purpose in sorted(way.purposes):
-                yield from ((src, dst, way.address, purpose) for src in ground.nodes if src != dst)
+                yield from ((src, dst, way.address, purpose) for src in participants.nodes if src != dst)
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 
 from netdoctor.facts.ray import RayFacts, RayPorts
-from netdoctor.measure.common import Ground
+from netdoctor.measure.common import Participants
 from netdoctor.measure.declare import Context
 from netdoctor.measure.ray_ports import ray_ports
 from netdoctor.store import Store
@@ -28,9 +28,11 @@ def found(rays: dict[str, RayFacts], **answers: Any) -> RayPorts:
     for node, one in rays.items():
         store.put("ray", node, one)
         store.put("net", node, healthy.net(int(node[1:])))
-    ground = Ground(nodes=tuple(rays), addresses={})
+    participants = Participants(nodes=tuple(rays), addresses={})
     job = healthy.job()
-    return ray_ports(Context(transport=FakeTransport(answers=said), ground=ground, store=store, job=job))
+    return ray_ports(
+        Context(transport=FakeTransport(answers=said), participants=participants, store=store, job=job)
+    )
 
 
 def cluster(count: int, **odd: RayFacts) -> dict[str, RayFacts]:

@@ -105,7 +105,7 @@ def test_unknown_groups_are_unparsable() -> None:
 def test_what_was_never_asked_is_not_collected() -> None:
     store = store_of(1)
     assert store.get("limits", "n1") is NOT_COLLECTED
-    assert store.whole("ports") is NOT_COLLECTED
+    assert store.cluster_fact("ports") is NOT_COLLECTED
 
 
 def test_present_keeps_order_and_leaves_out_the_missing() -> None:
@@ -130,8 +130,8 @@ def test_saved_and_loaded_is_the_same() -> None:
     again = load(json.loads(json.dumps(dump(store))))
     assert again == store
     assert isinstance(again.get("host", "n1"), HostFacts)
-    assert isinstance(again.whole("ports").probes[0], PortProbe)
-    assert isinstance(again.whole("job"), Job)
+    assert isinstance(again.cluster_fact("ports").probes[0], PortProbe)
+    assert isinstance(again.cluster_fact("job"), Job)
 
 
 JSON = st.recursive(

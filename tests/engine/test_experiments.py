@@ -226,11 +226,13 @@ def run_one(function: Callable[[Context], Any], known: Any, **options: Any) -> S
 def test_a_fact_of_the_run_and_what_was_known_before(known: Any) -> None:
     def site(context: Context) -> SiteRun:
         """Counts the pairs that ports tried."""
-        found = context.store.whole("ports")
-        return SiteRun(f"{len(found.probes)} probes of {len(context.ground.nodes)} nodes, {context.profile}")
+        found = context.store.cluster_fact("ports")
+        return SiteRun(
+            f"{len(found.probes)} probes of {len(context.participants.nodes)} nodes, {context.profile}"
+        )
 
     scan = run_one(site, known, after=["ports"])
-    assert scan.store.whole("site_run") == SiteRun("24 probes of 3 nodes, launch")
+    assert scan.store.cluster_fact("site_run") == SiteRun("24 probes of 3 nodes, launch")
     assert scan.tracebacks == []
 
 
@@ -240,7 +242,7 @@ def test_facts_of_nodes_and_the_second_time(known: Any) -> None:
     def site(context: Context) -> dict[str, SiteNode | Missing]:
         """Numbers the nodes."""
         calls.append(1)
-        return {n: SiteNode(number=i) for i, n in enumerate(context.ground.nodes, len(calls) * 10)}
+        return {n: SiteNode(number=i) for i, n in enumerate(context.participants.nodes, len(calls) * 10)}
 
     def sum_of(first: SiteNode, second: SiteNode) -> SiteNode:
         return SiteNode(first.number + second.number)
@@ -275,7 +277,7 @@ def test_the_others_have_what_one_leaves_of_the_budget(monkeypatch: pytest.Monke
 def test_what_was_found_first_stands_when_the_second_time_breaks(known: Any) -> None:
     def site(context: Context) -> dict[str, SiteNode | Missing]:
         """Numbers the nodes."""
-        return dict.fromkeys(context.ground.nodes, SiteNode(number=7))
+        return dict.fromkeys(context.participants.nodes, SiteNode(number=7))
 
     def broken(first: SiteNode, second: SiteNode) -> SiteNode:
         raise ZeroDivisionError
@@ -294,10 +296,10 @@ def test_what_was_not_declared_is_nobody_s_fact(known: Any, found: Any) -> None:
         return found  # type: ignore[no-any-return]  # what is tested
 
     scan = run_one(site, known)
-    assert scan.store.whole("site_run") == Missing(
+    assert scan.store.cluster_fact("site_run") == Missing(
         Why.FAILED, "experiment site returned something else than it declares"
     )
-    assert isinstance(scan.store.whole("ports"), PortMatrix)
+    assert isinstance(scan.store.cluster_fact("ports"), PortMatrix)
 
 
 def test_a_fact_that_could_not_be_saved_is_none(known: Any) -> None:
@@ -306,7 +308,7 @@ def test_a_fact_that_could_not_be_saved_is_none(known: Any) -> None:
         return SiteRun(word=object())  # type: ignore[arg-type]  # what is tested
 
     scan = run_one(site, known)
-    assert scan.store.whole("site_run").why is Why.FAILED
+    assert scan.store.cluster_fact("site_run").why is Why.FAILED
     dump(scan.store)
 
 
@@ -317,15 +319,15 @@ def test_one_that_breaks_costs_only_its_own(known: Any, error: BaseException) ->
         raise error
 
     scan = run_one(site, known)
-    assert scan.store.whole("site_run").why is Why.FAILED
+    assert scan.store.cluster_fact("site_run").why is Why.FAILED
     assert [text.splitlines()[0] for text in scan.tracebacks] == ["measuring site crashed"]
-    assert isinstance(scan.store.whole("ports"), PortMatrix)
+    assert isinstance(scan.store.cluster_fact("ports"), PortMatrix)
 
 
 def test_a_node_that_is_lost_has_no_part_in_the_fact(known: Any) -> None:
     def site(context: Context) -> SiteRun:
         """Asks everybody."""
-        replies = list(context.transport.call({n: Request(op="site") for n in context.ground.nodes}))
+        replies = list(context.transport.call({n: Request(op="site") for n in context.participants.nodes}))
         return SiteRun(str(len(replies)))
 
     experiment(bound_s=1.0)(site)
@@ -518,7 +520,7 @@ def test_slow_answers_are_within_the_declared_bounds(
     for step in scan.plan:
         for made in step.experiment.made:
             if made.info.scope == "cluster":
-                assert isinstance(scan.store.whole(made.info.group), made.fact), made.info.group
+                assert isinstance(scan.store.cluster_fact(made.info.group), made.fact), made.info.group
 
 
 def test_a_transport_that_is_stuck_costs_each_experiment_its_time_and_no_more(
@@ -534,9 +536,9 @@ def test_a_transport_that_is_stuck_costs_each_experiment_its_time_and_no_more(
     assert outcome.ended_by == "end"
     assert scan.tracebacks == []
     for group in ("ports", "path_mtu", "loss"):
-        assert scan.store.whole(group).why is Why.TIMED_OUT, group
-    assert set(scan.store.whole("tcp_rates").failed_nodes) == {"n1", "n2", "n3"}
-    assert {one.what for one in scan.store.whole("allreduce").session.trouble} == {"silent"}
+        assert scan.store.cluster_fact(group).why is Why.TIMED_OUT, group
+    assert set(scan.store.cluster_fact("tcp_rates").failed_nodes) == {"n1", "n2", "n3"}
+    assert {one.what for one in scan.store.cluster_fact("allreduce").session.trouble} == {"silent"}
 
 
 def test_one_that_goes_on_for_ever_is_ended_and_the_others_run(
@@ -552,9 +554,9 @@ def test_one_that_goes_on_for_ever_is_ended_and_the_others_run(
 
     scan = scan_for({"site_run", "ports"})
     scan.run(slow(clock, 3))
-    found = scan.store.whole("site_run")
+    found = scan.store.cluster_fact("site_run")
     assert found == Missing(Why.TIMED_OUT, "measuring at-first: it did not end within 38 s")
-    assert isinstance(scan.store.whole("ports"), PortMatrix)
+    assert isinstance(scan.store.cluster_fact("ports"), PortMatrix)
 
 
 @pytest.mark.parametrize("deadline_s", [None, 50.0])
@@ -573,7 +575,7 @@ def test_the_deadline_ends_a_scan_that_waits_for_nobody(monkeypatch: pytest.Monk
     outcome = scan.run(slow(Clock(monkeypatch), 3))
     assert outcome.ended_by == "deadline"
     assert isinstance(scan.store.get("clock", "n1"), ClockSample)
-    assert scan.store.whole("loss").why is Why.STOPPED
+    assert scan.store.cluster_fact("loss").why is Why.STOPPED
 
 
 def test_ranks_live_as_long_as_their_experiment_may_take(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,9 +16,9 @@ from netdoctor.check import Check, CheckError, derived
 from netdoctor.engine import judge as judge_module
 from netdoctor.engine.judge import Judgement, count, judge
 from netdoctor.facts.base import FACT_TYPES, Missing, Why
+from netdoctor.facts.expected import Expectation, Expectations
 from netdoctor.facts.host import HostFacts, LimitFacts, Node
 from netdoctor.facts.net import PortMatrix
-from netdoctor.facts.wanted import Wanted, Wish
 from netdoctor.model import (
     CLUSTER,
     CONTROL,
@@ -549,17 +549,17 @@ def test_what_checks_share_is_derived_once(monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_was_expected_and_not_compared_is_not_green() -> None:
     """Of a typed value that no check has looked at, whatever else is said of the node."""
 
-    def cluster_x(hosts: Mapping[str, HostFacts], expect: Wanted | None = None) -> Iterator[Finding]:
+    def cluster_x(hosts: Mapping[str, HostFacts], expect: Expectations | None = None) -> Iterator[Finding]:
         """X is as expected."""
         if expect:
-            expect.look("cluster.x", {"n2": "1"})
+            expect.for_values("cluster.x", {"n2": "1"})
         yield skip("no X here")
         yield ok("n2", "X is 1")
 
     def wished(**more: Any) -> Any:
         store = store_of(3)
-        wish = Wish(key="cluster.x", any_of=("1",), place="expect.toml:2", **more)
-        store.cluster["wanted"] = Wanted(wishes=(wish,))
+        wish = Expectation(key="cluster.x", any_of=("1",), place="expect.toml:2", **more)
+        store.cluster["wanted"] = Expectations(wishes=(wish,))
         return store
 
     check = make(cluster_x, expects={"cluster.x": str})

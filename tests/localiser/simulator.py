@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from netdoctor.facts.localisation import Culprit, Decision, Kind, PairSample, Round, Side
+from netdoctor.facts.localisation import Decision, Kind, PairSample, Round, Side, Suspect
 from netdoctor.localise import decode
 from netdoctor.measure.schedule import MOST_ROUNDS, first_rounds, follow_up
 
@@ -21,7 +21,7 @@ RAILS = ("mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """What a culprit should look like. factor 0.0: nothing passes."""
+    """What a suspect should look like. factor 0.0: nothing passes."""
 
     kind: Kind
     nodes: tuple[str, ...] = ()
@@ -110,16 +110,16 @@ class Outcome:
 
     @property
     def right(self) -> bool:
-        return {f.name for f in self.faults} == {named(c) for c in self.decision.culprits}
+        return {f.name for f in self.faults} == {named(c) for c in self.decision.suspects}
 
     @property
     def blamed(self) -> bool:
-        return bool(self.decision.culprits)
+        return bool(self.decision.suspects)
 
 
-def named(culprit: Culprit) -> tuple[object, ...]:
+def named(suspect: Suspect) -> tuple[object, ...]:
     return Fault(
-        kind=culprit.kind, nodes=culprit.nodes, side=culprit.side, rail=culprit.rail, leaf=culprit.leaf
+        kind=suspect.kind, nodes=suspect.nodes, side=suspect.side, rail=suspect.rail, leaf=suspect.leaf
     ).name
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netdoctor.facts.expectation import Expectation, NoExpectation
+from netdoctor.facts.expected_rate import ExpectedRate, NoExpectedRate
 from netdoctor.facts.gpu import Gpu, GpuFacts
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.net import Netdev, NetFacts
@@ -81,8 +81,8 @@ def cluster(one: Hardware, count: int) -> Mapping[str, Hardware]:
     return {f"n{i}": one for i in range(count)}
 
 
-def expected(found: Expectation | NoExpectation) -> Expectation:
-    assert isinstance(found, Expectation), found
+def expected(found: ExpectedRate | NoExpectedRate) -> ExpectedRate:
+    assert isinstance(found, ExpectedRate), found
     return found
 
 
@@ -189,7 +189,7 @@ def test_few_gpus_use_their_own_rails_only() -> None:
 def test_a_rail_is_judged_by_its_own_nic() -> None:
     one = node(H100, 8, 400)
     assert expected(pair(one, one, "mlx5_3")).expected_gbyte_s == pytest.approx(45.0)
-    assert isinstance(pair(one, one, "mlx5_9"), NoExpectation)
+    assert isinstance(pair(one, one, "mlx5_9"), NoExpectedRate)
 
 
 def test_the_job_s_own_hcas_count_and_a_slower_one_for_storage_does_not() -> None:
@@ -223,7 +223,7 @@ def test_the_job_s_own_hcas_count_and_a_slower_one_for_storage_does_not() -> Non
 )
 def test_what_is_not_known_is_not_judged(one: Hardware, word: str) -> None:
     for found in (pair(one, one), all_reduce(cluster(one, 3))):
-        assert isinstance(found, NoExpectation)
+        assert isinstance(found, NoExpectedRate)
         assert word in found.reason
 
 
@@ -238,12 +238,12 @@ def test_what_is_not_known_is_not_judged(one: Hardware, word: str) -> None:
     ],
 )
 def test_gpus_joined_in_an_unknown_way_are_not_judged(one: Hardware) -> None:
-    assert isinstance(all_reduce(cluster(one, 1)), NoExpectation)
-    assert isinstance(all_reduce(cluster(one, 2)), NoExpectation)
+    assert isinstance(all_reduce(cluster(one, 1)), NoExpectedRate)
+    assert isinstance(all_reduce(cluster(one, 2)), NoExpectedRate)
 
 
 def test_no_node_is_no_expectation() -> None:
-    assert isinstance(all_reduce({}), NoExpectation)
+    assert isinstance(all_reduce({}), NoExpectedRate)
 
 
 @given(
@@ -275,7 +275,7 @@ def test_no_expectation_exceeds_its_physical_bound(
         gpus=None if used is None else min(used, held) or None,
     )
     for found in (pair(one, one), pair(one, one, "mlx5_0"), all_reduce(cluster(one, nodes))):
-        if isinstance(found, NoExpectation):
+        if isinstance(found, NoExpectedRate):
             assert found.reason
             continue
         assert 0.0 < found.floor_gbyte_s <= found.expected_gbyte_s <= found.bound_gbyte_s
@@ -293,13 +293,13 @@ def links(up: int | None, **changes: Any) -> Hardware:
 
 def test_links_that_are_down_lower_what_is_expected_and_are_named() -> None:
     whole, fewer = all_reduce({"a": links(18)}), all_reduce({"a": links(9)})
-    assert isinstance(whole, Expectation)
-    assert isinstance(fewer, Expectation)
+    assert isinstance(whole, ExpectedRate)
+    assert isinstance(fewer, ExpectedRate)
     assert fewer.expected_gbyte_s == pytest.approx(whole.expected_gbyte_s / 2)
     assert "9 of 18 links up" in fewer.limit.name
     assert all_reduce({"a": links(None)}) == whole  # by the data sheet
     none = all_reduce({"a": links(0)})
-    assert isinstance(none, NoExpectation)
+    assert isinstance(none, NoExpectedRate)
     assert "no NVLink up" in none.reason
 
 
@@ -308,9 +308,9 @@ def test_the_pcie_link_that_was_seen_counts() -> None:
     half = links(18, pcie_width=8, pcie_generation=4)
     assert full.pcie_gbyte_s == pytest.approx(63.0, rel=0.01)
     both = all_reduce({"a": half, "b": half})
-    assert isinstance(both, Expectation)
+    assert isinstance(both, ExpectedRate)
     assert "PCIe of 8" in both.limit.name
     assert both.bound_gbyte_s == pytest.approx(8 * 8 * 1.969 * 15 / 16 * 2, rel=0.01)
     better = all_reduce({"a": full, "b": full})
-    assert isinstance(better, Expectation)
+    assert isinstance(better, ExpectedRate)
     assert "HCA" in better.limit.name

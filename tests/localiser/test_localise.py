@@ -47,7 +47,7 @@ def names(count: int) -> list[str]:
 
 
 def targets(decision: Decision) -> list[tuple[str, Side]]:
-    return [(c.target, c.side) for c in decision.culprits]
+    return [(c.target, c.side) for c in decision.suspects]
 
 
 def test_a_healthy_cluster_has_no_culprit() -> None:
@@ -76,22 +76,22 @@ def test_three_rounds_name_a_node(
 ) -> None:
     decision = decode(samples_of(names(8), speed))
     assert targets(decision) == [expected]
-    assert decision.culprits[0].certainty is Certainty.CERTAIN
+    assert decision.suspects[0].certainty is Certainty.CERTAIN
     assert not decision.undecided
-    assert decision.culprits[0].partners == 3
+    assert decision.suspects[0].partners == 3
 
 
 def test_a_dead_node_says_that_nothing_passed() -> None:
     decision = decode(samples_of(names(8), lambda u, v: None if "n3" in (u, v) else 1.0))
-    assert decision.culprits[0].dead
-    assert decision.culprits[0].value_gbyte_s is None
+    assert decision.suspects[0].dead
+    assert decision.suspects[0].value_gbyte_s is None
 
 
 def test_one_slow_run_is_undecided_and_the_same_pair_is_asked_for() -> None:
     nodes = names(8)
     a, b = first_rounds(nodes, seed=0)[1].pairs[0]
     decision = decode(samples_of(nodes, lambda u, v: 0.5 if {u, v} == {a, b} else 1.0))
-    assert not decision.culprits
+    assert not decision.suspects
     (tie,) = decision.undecided
     assert tie.maybe_passing
     assert set(tie.pair or ()) == {a, b}
@@ -131,7 +131,7 @@ def test_two_nodes_cannot_be_told_apart_and_no_pair_is_asked_for() -> None:
     samples = [PairSample("a", "b", 10.0, "out"), PairSample("a", "b", 2.0, "in")]
     samples += [replace(s, round=n) for n in (1, 2) for s in samples]
     decision = decode(samples)
-    assert not decision.culprits
+    assert not decision.suspects
     (tie,) = decision.undecided
     assert {c.target for c in tie.between} >= {"a", "b"}
     assert tie.pair is None
@@ -152,7 +152,7 @@ def test_uniform_slowness_needs_an_expectation() -> None:
     expected = {(s.src, s.dst): 10.0 for s in samples}
     assert decode(samples).clean
     decision = decode(samples, expected_gbyte_s=expected)
-    assert [c.kind for c in decision.culprits] == [Kind.UNIFORM]
+    assert [c.kind for c in decision.suspects] == [Kind.UNIFORM]
     assert decision.expected_ratio == pytest.approx(0.5, rel=0.05)
 
 
@@ -238,7 +238,7 @@ def test_a_busy_network_slows_one_way_and_makes_nobody_a_culprit() -> None:
             replace(s, value_gbyte_s=10.0 * 2.718 ** -rng.expovariate(10.0))
             for s in samples_of(names(32), lambda u, v: 1.0, seed=seed)
         ]
-        blamed += bool(decode(samples).culprits)
+        blamed += bool(decode(samples).suspects)
     assert blamed <= 1
 
 
@@ -293,7 +293,7 @@ def material(kind: str, seed: int) -> tuple[list[PairSample], Mapping[str, str]]
 @settings(max_examples=25, deadline=None)
 @given(kind=st.sampled_from(KINDS), seed=st.integers(0, 10_000))
 def test_weighing_alternatives_leaves_the_solution_as_it_is(kind: str, seed: int) -> None:
-    """A substitute that stayed behind, unseen, took runs from the culprit that it was weighed against."""
+    """A substitute that stayed behind, unseen, took runs from the suspect that it was weighed against."""
     samples, leaves = material(kind, seed)
     for search in searches(read(samples, leaves, {}), LEAST_EFFECT):
         before = search.now.copy()
@@ -307,7 +307,7 @@ def shape(decision: Decision, rename: Mapping[str, str]) -> object:
     """What was decided, without numbers and order."""
 
     def one(c: object) -> object:
-        name = simulator.named(c)  # type: ignore[arg-type]  # a Culprit
+        name = simulator.named(c)  # type: ignore[arg-type]  # a Suspect
         ends = name[1]
         if isinstance(ends, frozenset):
             ends = frozenset(rename[n] for n in ends)
@@ -317,7 +317,7 @@ def shape(decision: Decision, rename: Mapping[str, str]) -> object:
 
     # Only the first of a tie: equals beyond it may be listed or cut off.
     return (
-        {one(c) for c in decision.culprits},
+        {one(c) for c in decision.suspects},
         {tie.maybe_passing for tie in decision.undecided},
         len(decision.undecided),
         {rename[n] for n in decision.exonerated},
@@ -362,7 +362,7 @@ def test_blames_only_nodes_that_were_measured(kind: str, seed: int, lost: set[in
     samples = [s for s in samples if s.src not in gone and s.dst not in gone]
     decision = decode(samples, nodes=sorted(leaves), leaves=leaves)
     seen = {n for s in samples for n in (s.src, s.dst)}
-    blamed = {n for c in decision.culprits for n in c.nodes}
+    blamed = {n for c in decision.suspects for n in c.nodes}
     blamed |= {n for tie in decision.undecided for c in tie.between for n in c.nodes}
     assert blamed <= seen
     assert set(decision.unmeasured) == set(leaves) - seen
@@ -394,9 +394,9 @@ def test_a_seed_gives_one_answer(kind: str, seed: int) -> None:
 )
 def test_survives_any_samples(samples: list[PairSample]) -> None:
     decision = decode(samples, leaves={"a": "x", "b": "x", "c": "y"}, expected_gbyte_s={("a", "b"): 1.0})
-    for culprit in (*decision.culprits, *(c for tie in decision.undecided for c in tie.between)):
-        assert 0.0 <= culprit.confidence <= 1.0
-        assert culprit.target
+    for suspect in (*decision.suspects, *(c for tie in decision.undecided for c in tie.between)):
+        assert 0.0 <= suspect.confidence <= 1.0
+        assert suspect.target
 
 
 @pytest.mark.parametrize("hosts", [4, 8])
@@ -410,7 +410,7 @@ def test_a_far_slower_node_stands_out_of_wide_noise(hosts: int) -> None:
         noisy = [
             replace(s, value_gbyte_s=(s.value_gbyte_s or 0.0) * 2.718 ** rng.gauss(0, 0.5)) for s in samples
         ]
-        named += "n1" in [c.target for c in decode(noisy).culprits]
+        named += "n1" in [c.target for c in decode(noisy).suspects]
     assert named >= 18
 
 
@@ -423,4 +423,4 @@ def test_a_direction_that_waits_for_acknowledgements_is_not_accused(reverse: flo
         value = 4.0 * (0.0015 if a == "n1" else reverse if b == "n1" else 1.0)
         samples.append(PairSample(src=a, dst=b, value_gbyte_s=value, direction="out", round=turn))
     decision = decode(samples)
-    assert [(c.kind, c.nodes, c.side) for c in decision.culprits] == [(Kind.NODE, ("n1",), side)]
+    assert [(c.kind, c.nodes, c.side) for c in decision.suspects] == [(Kind.NODE, ("n1",), side)]

@@ -67,7 +67,7 @@ def measured(slow: str = "", gbyte_s: float = 1.0, **changes: Any) -> TcpRates:
 
 def test_a_slow_node_is_decided_on_from_rates_alone() -> None:
     assert decide(measured(), {}).clean
-    (one,) = decide(measured("n3"), {}).culprits
+    (one,) = decide(measured("n3"), {}).suspects
     assert (one.kind, one.nodes) == (Kind.NODE, ("n3",))
 
 
@@ -79,8 +79,8 @@ def test_who_took_part_without_a_rate_is_unmeasured() -> None:
 
 def test_a_pair_is_expected_to_reach_what_its_lesser_end_does() -> None:
     own = dict.fromkeys(NODES, 1.0)
-    assert not decide(measured(gbyte_s=0.9, expected_gbyte_s=own), {}).culprits
-    (one,) = decide(measured(gbyte_s=0.4, expected_gbyte_s=own), {}).culprits
+    assert not decide(measured(gbyte_s=0.9, expected_gbyte_s=own), {}).suspects
+    (one,) = decide(measured(gbyte_s=0.4, expected_gbyte_s=own), {}).suspects
     assert one.kind is Kind.UNIFORM
     # A node whose own link is slower keeps up with what it has.
     assert decide(measured("n3", expected_gbyte_s=own | {"n3": 0.25}), {}).clean
@@ -97,5 +97,5 @@ def test_facts_of_an_older_release_with_a_decision_in_them_are_read() -> None:
     kept = msgspec.to_builtins(measured("n3"))
     del kept["nodes"]
     kept["decision"] = {"culprits": [{"kind": "path", "nodes": ["n1", "n2"]}], "healthy_gbyte_s": 9.0}
-    (one,) = decide(msgspec.convert(kept, TcpRates), {}).culprits
+    (one,) = decide(msgspec.convert(kept, TcpRates), {}).suspects
     assert one.nodes == ("n3",)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netdoctor.facts.localisation import Culprit, Decision, Kind, Round, Undecided
+from netdoctor.facts.localisation import Decision, Kind, Round, Suspect, Undecided
 from netdoctor.facts.net import PortMatrix, PortProbe
 from netdoctor.measure.bandwidth import connected
 from netdoctor.measure.schedule import circle, first_rounds, follow_up
@@ -83,16 +83,16 @@ def test_a_hint_that_arranges_nothing_is_left_alone(leaves: dict[str, str]) -> N
     assert {one.purpose for one in first_rounds(NODES, leaves)} == {"cover"}
 
 
-def culprit(kind: Kind, *nodes: str, confidence: float = 0.5) -> Culprit:
-    return Culprit(kind=kind, nodes=nodes, confidence=confidence)
+def suspect(kind: Kind, *nodes: str, confidence: float = 0.5) -> Suspect:
+    return Suspect(kind=kind, nodes=nodes, confidence=confidence)
 
 
-def tie(*between: Culprit, pair: tuple[str, str] | None) -> Undecided:
+def tie(*between: Suspect, pair: tuple[str, str] | None) -> Undecided:
     return Undecided(between=between, pair=pair)
 
 
 def test_nothing_follows_a_decision_that_is_certain() -> None:
-    sure = Decision(culprits=(culprit(Kind.NODE, "n1", confidence=0.999),))
+    sure = Decision(suspects=(suspect(Kind.NODE, "n1", confidence=0.999),))
     assert follow_up(sure, NODES, first_rounds(NODES)) is None
     assert follow_up(Decision(), NODES, first_rounds(NODES)) is None
 
@@ -102,21 +102,21 @@ def test_suspects_meet_good_partners_that_are_new_to_them() -> None:
     met = {frozenset(p) for one in done for p in one.pairs}
     good = tuple(NODES[4:])
     decision = Decision(
-        undecided=(tie(culprit(Kind.NODE, "n0"), culprit(Kind.NODE, "n1"), pair=("n0", "n9")),),
+        undecided=(tie(suspect(Kind.NODE, "n0"), suspect(Kind.NODE, "n1"), pair=("n0", "n9")),),
         exonerated=good,
     )
     more = follow_up(decision, NODES, done)
     assert more is not None
     assert more.number == 3
     assert len(more.pairs) == 2
-    for suspect, partner in more.pairs:
-        assert suspect in ("n0", "n1")
+    for node, partner in more.pairs:
+        assert node in ("n0", "n1")
         assert partner in good
-        assert frozenset((suspect, partner)) not in met
+        assert frozenset((node, partner)) not in met
 
 
 def test_a_path_is_measured_again_as_it_is() -> None:
-    decision = Decision(culprits=(culprit(Kind.PATH, "n2", "n5", confidence=0.95),), exonerated=tuple(NODES))
+    decision = Decision(suspects=(suspect(Kind.PATH, "n2", "n5", confidence=0.95),), exonerated=tuple(NODES))
     more = follow_up(decision, NODES, first_rounds(NODES))
     assert more is not None
     assert more.pairs == (("n2", "n5"),)
@@ -124,12 +124,12 @@ def test_a_path_is_measured_again_as_it_is() -> None:
 
 
 def test_a_tie_that_no_pair_settles_costs_no_round() -> None:
-    decision = Decision(undecided=(tie(culprit(Kind.NODE, "n0"), culprit(Kind.NODE, "n1"), pair=None),))
+    decision = Decision(undecided=(tie(suspect(Kind.NODE, "n0"), suspect(Kind.NODE, "n1"), pair=None),))
     assert follow_up(decision, NODES, first_rounds(NODES)) is None
 
 
 def test_the_budget_of_rounds_ends_it() -> None:
-    decision = Decision(undecided=(tie(culprit(Kind.NODE, "n0"), pair=("n0", "n1")),), exonerated=("n1",))
+    decision = Decision(undecided=(tie(suspect(Kind.NODE, "n0"), pair=("n0", "n1")),), exonerated=("n1",))
     done = first_rounds(NODES, rounds=6)
     assert follow_up(decision, NODES, done) is None
     assert follow_up(decision, NODES, done, at_most=7) is not None
@@ -156,7 +156,7 @@ def test_unmeasured_nodes_are_not_asked_for_ever() -> None:
 
 
 def test_a_node_that_is_gone_is_not_scheduled() -> None:
-    decision = Decision(undecided=(tie(culprit(Kind.PATH, "n0", "n1"), pair=("n0", "n1")),))
+    decision = Decision(undecided=(tie(suspect(Kind.PATH, "n0", "n1"), pair=("n0", "n1")),))
     assert follow_up(decision, NODES[1:], first_rounds(NODES)) is None
 
 

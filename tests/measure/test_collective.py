@@ -20,8 +20,8 @@ from netdoctor.facts.bandwidth import (
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.software import Job
-from netdoctor.measure.collective import Cast, _by_node, _instead, _pairs, _rows, _taken, cast
-from netdoctor.measure.common import Ground
+from netdoctor.measure.collective import Roster, _by_node, _instead, _pairs, _rows, _taken, roster_of
+from netdoctor.measure.common import Participants
 from netdoctor.measure.declare import EXPERIMENTS, Context
 from netdoctor.measure.ranks import START_S, STOP_S, Heard, Ranks, join_s
 from netdoctor.store import Store
@@ -44,19 +44,23 @@ def plan(*gpus: GpuFacts, variables: dict[str, str] | None = None, job: Job | No
         store.put("net", name, healthy.net(i))
         store.put("env", name, healthy.env(**(variables or {})))
     addresses = {n: healthy.address(i) for i, n in enumerate(names, start=1)}
-    ground = Ground(nodes=tuple(names), addresses=addresses)
+    participants = Participants(nodes=tuple(names), addresses=addresses)
     return Context(
-        transport=FakeTransport(), ground=ground, store=store, job=job or Job(), seconds={"allreduce": 5.0}
+        transport=FakeTransport(),
+        participants=participants,
+        store=store,
+        job=job or Job(),
+        seconds={"allreduce": 5.0},
     )
 
 
-def chosen(found: Cast | Missing) -> Cast:
-    assert isinstance(found, Cast), found
+def chosen(found: Roster | Missing) -> Roster:
+    assert isinstance(found, Roster), found
     return found
 
 
 def test_one_rank_per_gpu_over_the_jobs_interface() -> None:
-    found = chosen(cast(plan(hw.gpus(), hw.gpus(4))))
+    found = chosen(roster_of(plan(hw.gpus(), hw.gpus(4))))
     assert (found.backend, found.counts) == ("nccl", {"n1": 8, "n2": 4})
     assert found.layout == ["n1"] * 8 + ["n2"] * 4
     assert found.environments["n1"]["NCCL_SOCKET_IFNAME"] == "=eth0"
@@ -67,33 +71,33 @@ def test_one_rank_per_gpu_over_the_jobs_interface() -> None:
 def test_ranks_send_where_the_job_would() -> None:
     context = plan(hw.gpus(), hw.gpus(), job=Job(backend="nccl"))
     context.store.cluster["paths"] = healthy.second(2)
-    assert chosen(cast(context)).environments["n2"]["NCCL_SOCKET_IFNAME"] == "=eth0,eth1"
+    assert chosen(roster_of(context)).environments["n2"]["NCCL_SOCKET_IFNAME"] == "=eth0,eth1"
     for purposes, ifname in ((("NCCL socket 1", "gloo"), "eth1"), (("NCCL socket 1",), "eth0")):
         context = plan(hw.no_gpus(), hw.no_gpus())
         context.store.cluster["paths"] = healthy.second(2, *purposes)
-        found = chosen(cast(context))
+        found = chosen(roster_of(context))
         assert found.environments["n1"]["GLOO_SOCKET_IFNAME"] == found.ifname["n1"] == ifname
 
 
 def test_gpus_in_use_are_left_alone_and_the_user_is_named() -> None:
     used = hw.gpus(devices=(hw.gpu(0), hw.gpu(1, processes=BUSY)))
-    found = chosen(cast(plan(hw.gpus(2), used)))
+    found = chosen(roster_of(plan(hw.gpus(2), used)))
     assert found.counts == {"n1": 2}
     assert found.left_out == {"n2": "GPUs in use: python (pid 4711, alice)"}
-    everywhere = cast(plan(used, used))
+    everywhere = roster_of(plan(used, used))
     assert isinstance(everywhere, Missing)
     assert everywhere == Missing(Why.NOT_EXAMINED, "GPUs in use: python (pid 4711, alice)")
 
 
 def test_memory_that_somebody_unseen_holds_counts_as_use() -> None:
     used = hw.gpus(devices=(hw.gpu(0), hw.gpu(1, memory_used_bytes=40 * GIB)))
-    found = chosen(cast(plan(hw.gpus(2), used)))
+    found = chosen(roster_of(plan(hw.gpus(2), used)))
     assert found.left_out == {"n2": "GPUs in use: processes that cannot be seen (40960 MiB)"}
 
 
 def test_a_gpu_that_is_not_known_to_be_idle_is_left_alone() -> None:
     silent = hw.gpus(devices=(hw.gpu(0), hw.gpu(1, processes=None)))
-    found = chosen(cast(plan(hw.gpus(2), silent)))
+    found = chosen(roster_of(plan(hw.gpus(2), silent)))
     assert found.left_out == {"n2": "who uses the GPUs cannot be told: the driver does not say it of GPU 1"}
 
 
@@ -109,7 +113,7 @@ def test_a_gpu_that_is_not_known_to_be_idle_is_left_alone() -> None:
 def test_somebody_on_gpus_that_the_job_does_not_use(text: str, takes_part: bool) -> None:
     devices = (hw.gpu(0, processes=BUSY), *(hw.gpu(i) for i in range(1, 4)))
     shared = hw.gpus(devices=devices, cuda_visible_devices=text)
-    found = chosen(cast(plan(hw.gpus(2), shared)))
+    found = chosen(roster_of(plan(hw.gpus(2), shared)))
     assert ("n2" in found.counts) is takes_part
     if takes_part:
         assert found.counts["n2"] == 2
@@ -118,8 +122,8 @@ def test_somebody_on_gpus_that_the_job_does_not_use(text: str, takes_part: bool)
 def test_where_the_order_is_not_known_every_gpu_has_to_be_idle() -> None:
     mixed = (hw.gpu(0, processes=BUSY), hw.gpu(1, name="NVIDIA L4"), hw.gpu(2))
     shared = hw.gpus(devices=mixed, cuda_visible_devices="1,2")
-    assert "n2" in chosen(cast(plan(hw.gpus(2), shared))).left_out
-    by_bus = cast(plan(hw.gpus(2), shared, variables={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}))
+    assert "n2" in chosen(roster_of(plan(hw.gpus(2), shared))).left_out
+    by_bus = roster_of(plan(hw.gpus(2), shared, variables={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}))
     assert chosen(by_bus).counts == {"n1": 2, "n2": 2}
 
 
@@ -127,27 +131,27 @@ def test_pretended_gpus_and_other_backends_compute_on_the_cpu() -> None:
     pretended = plan(hw.gpus(), hw.gpus())
     for name in ("n1", "n2"):
         pretended.store.put("host", name, healthy.host(pretended=("gpu",)))
-    for found in (cast(pretended), cast(plan(hw.gpus(), hw.gpus(), job=Job(backend="gloo")))):
+    for found in (roster_of(pretended), roster_of(plan(hw.gpus(), hw.gpus(), job=Job(backend="gloo")))):
         assert (chosen(found).backend, chosen(found).counts) == ("gloo", {"n1": 1, "n2": 1})
 
 
 def test_a_torch_for_rocm_says_that_it_ran_on_processors() -> None:
     context = plan(hw.no_gpus(), hw.no_gpus())
-    found = chosen(cast(context))
+    found = chosen(roster_of(context))
     assert (found.backend, _instead(context, found)) == ("gloo", "")
     rocm = hw.software(torch=hw.torch(version="2.6.0+rocm6.2.4", cuda=None, hip="6.2.41134"))
     context.store.put("software", "n2", rocm)
-    assert "RCCL was not tried" in _instead(context, chosen(cast(context)))
+    assert "RCCL was not tried" in _instead(context, chosen(roster_of(context)))
 
 
 def test_one_gpu_alone_has_nothing_to_reduce_with() -> None:
-    found = cast(plan(hw.gpus(1)))
+    found = roster_of(plan(hw.gpus(1)))
     assert isinstance(found, Missing)
     assert "one rank alone" in found.detail
 
 
 def test_one_node_with_several_gpus_is_enough() -> None:
-    assert chosen(cast(plan(hw.gpus(2)))).counts == {"n1": 2}
+    assert chosen(roster_of(plan(hw.gpus(2)))).counts == {"n1": 2}
 
 
 # What torch 2.x prints on stderr before it aborts, shortened: ProcessGroupNCCL.cpp, NCCLUtils.cpp.
@@ -490,7 +494,7 @@ def test_a_pair_of_ranks_below_its_baseline_is_measured_once_more(backend: str, 
     context = plan(*(hw.no_gpus() for _ in names))
     then = (BaselineRate(src=names[0], dst=names[1], gbyte_s=1.0),)
     context.store.cluster["baseline"] = Baseline(source="x", finished="x", pairs=then, backend=backend)
-    taking = Cast(
+    taking = Roster(
         backend="gloo", counts=dict.fromkeys(names, 1), environments={}, ifname={}, given_by="netdoctor"
     )
     found = _pairs(ranks, PairRates(session=Session(ranks=tuple(names))), taking, 100.0, {}, context)

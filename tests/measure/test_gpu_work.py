@@ -10,7 +10,7 @@ from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.gpu import GpuFacts, GpuWork
 from netdoctor.facts.software import Job
 from netdoctor.measure import gpu_work as module
-from netdoctor.measure.common import Ground
+from netdoctor.measure.common import Participants
 from netdoctor.measure.declare import Context
 from netdoctor.measure.gpu_work import gpu_work
 from netdoctor.store import Store
@@ -86,8 +86,8 @@ def run(
     answers = {"spawn": spawn, "facts": again, "converse": converse, "stop": lambda node, request: {}}
     transport = FakeTransport(answers=answers)
     addresses = {n: healthy.address(i) for i, n in enumerate(names, start=1)}
-    ground = Ground(nodes=tuple(names), addresses=addresses)
-    found = gpu_work(Context(transport=transport, ground=ground, store=store, job=job or Job()))
+    participants = Participants(nodes=tuple(names), addresses=addresses)
+    found = gpu_work(Context(transport=transport, participants=participants, store=store, job=job or Job()))
     return found, transport, spawned
 
 

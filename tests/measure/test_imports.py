@@ -13,7 +13,7 @@ from netdoctor.agent.programs import import_ as import_program
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.software import Import, Imports, Job
 from netdoctor.measure import imports as module
-from netdoctor.measure.common import Ground
+from netdoctor.measure.common import Participants
 from netdoctor.measure.declare import Context
 from netdoctor.measure.imports import imports, program
 from netdoctor.store import Store
@@ -46,9 +46,9 @@ def run(
         return said() if callable(said) else said
 
     answers = {"spawn": spawn, "converse": converse, "stop": lambda node, request: {}}
-    ground = Ground(nodes=("n1",), addresses={"n1": healthy.address(1)})
+    participants = Participants(nodes=("n1",), addresses={"n1": healthy.address(1)})
     transport = FakeTransport(answers=answers)
-    context = Context(transport=transport, ground=ground, store=store, job=job or healthy.job())
+    context = Context(transport=transport, participants=participants, store=store, job=job or healthy.job())
     return imports(context)["n1"]
 
 

@@ -22,7 +22,7 @@ from netdoctor.localise import earlier
 from netdoctor.measure import bandwidth
 from netdoctor.measure.bandwidth import _rate, connected, in_rounds, on_paths, tcp
 from netdoctor.measure.clock import clock, combine
-from netdoctor.measure.common import ALL_PAIRS_UP_TO, NO_ADDRESS, Ground, Way, peers
+from netdoctor.measure.common import ALL_PAIRS_UP_TO, NO_ADDRESS, Participants, Way, peers
 from netdoctor.measure.counters import APART_S, counters
 from netdoctor.measure.declare import Context
 from netdoctor.measure.firewall import filtered_ends
@@ -41,18 +41,18 @@ from tests.core.fake import LOST, FakeTransport, plain
 from tests.engine.test_engine import cluster
 
 
-def ground(count: int, **changes: Any) -> Ground:
+def participants(count: int, **changes: Any) -> Participants:
     names = healthy.names(count)
     defaults: dict[str, Any] = {
         "nodes": tuple(names),
         "addresses": {n: healthy.address(i) for i, n in enumerate(names, start=1)},
         "master": "n1",
     }
-    return Ground(**{**defaults, **changes})
+    return Participants(**{**defaults, **changes})
 
 
 def context(transport: FakeTransport, count: int, **changes: Any) -> Context:
-    return Context(transport=transport, ground=ground(count, **changes), store=Store(), job=Job())
+    return Context(transport=transport, participants=participants(count, **changes), store=Store(), job=Job())
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 63, 64])
@@ -310,7 +310,7 @@ def test_equal_addresses_are_one_path() -> None:
     )
     store = Store()
     store.cluster["paths"] = Paths(paths=(main,), rails=rails)
-    found = Ground.of(["n1", "n2"], store, Job(data_addresses=ACROSS))
+    found = Participants.known(["n1", "n2"], store, Job(data_addresses=ACROSS))
     assert found.rails == (rails[1], rails[3])
 
 
@@ -425,7 +425,7 @@ def test_a_pair_below_its_baseline_is_measured_once_more(monkeypatch: pytest.Mon
     asked = context(FakeTransport({}), 4)
     asked = replace(
         asked,
-        job=Job(data_addresses=dict(asked.ground.addresses)),
+        job=Job(data_addresses=dict(asked.participants.addresses)),
         seconds={"tcp_rates": 100.0},
     )
     then = (BaselineRate(src=names[0], dst=names[1], gbyte_s=1.0),)
@@ -445,10 +445,10 @@ def test_a_rate_that_no_network_has_is_not_believed(moved: float, took: float) -
 
 def test_streams_go_over_the_paths_that_carry_data() -> None:
     store = Store(cluster={"paths": healthy.second(3, "NCCL socket 1")})
-    whole = Context(transport=cluster(), ground=ground(3), store=store, job=Job())
+    whole = Context(transport=cluster(), participants=participants(3), store=store, job=Job())
     main, (name, further) = on_paths(whole)
     assert main == ("main", whole)
-    assert (name, further.ground.addresses["n2"]) == ("2", "10.1.0.2")
+    assert (name, further.participants.addresses["n2"]) == ("2", "10.1.0.2")
     store.cluster["paths"] = healthy.second(3, "store")
     assert [name for name, _ in on_paths(whole)] == ["main"], "nobody sends data to the store"
 
@@ -457,7 +457,7 @@ def test_who_reaches_whom_is_asked_of_one_path_or_of_all() -> None:
     closed = tuple(healthy.probe(src, "n3", outcome="filtered", address="10.1.0.3") for src in ("n1", "n2"))
     seen = replace(healthy.matrix(3), probes=(*healthy.matrix(3).probes, *closed))
     assert connected(["n1", "n2", "n3"], seen) == ["n1", "n2"]
-    assert connected(["n1", "n2", "n3"], seen, ground(3).addresses) == ["n1", "n2", "n3"]
+    assert connected(["n1", "n2", "n3"], seen, participants(3).addresses) == ["n1", "n2", "n3"]
     assert connected(["n1", "n2", "n3"], seen, {"n3": "10.1.0.3"}) == ["n1", "n2"]
 
 
@@ -579,7 +579,7 @@ def test_gpus_are_asked_apart_for_what_they_count() -> None:
 
 def verbs_context(transport: FakeTransport, count: int = 2, **hcas: Any) -> Context:
     here = context(transport, count)
-    for node in here.ground.nodes:
+    for node in here.participants.nodes:
         here.store.put("rdma", node, hcas.get(node, build_hw.rdma()))
     return replace(here, seconds={"rdma_rates": 1.0})
 

@@ -82,9 +82,9 @@ def test_what_is_saved_comes_back(tmp_path: Path) -> None:
     assert kept.of(again.facts).store() == kept.of(report.facts).store()
     assert plain(again) == plain(report)
     assert kept.of(again.facts).nodes() == kept.of(report.facts).nodes()
-    assert kept.of(again.facts).whole("job") == Job(master_node="gpu00000")
-    assert kept.of(again.facts).whole("loss") == Missing(Why.NOT_COLLECTED, "not asked")
-    assert kept.of(again.facts).whole("tcp_rates") == store.NOT_COLLECTED
+    assert kept.of(again.facts).cluster_fact("job") == Job(master_node="gpu00000")
+    assert kept.of(again.facts).cluster_fact("loss") == Missing(Why.NOT_COLLECTED, "not asked")
+    assert kept.of(again.facts).cluster_fact("tcp_rates") == store.NOT_COLLECTED
     assert tuple(again.pairs) == report.pairs
     assert len(again.pairs) == len(report.pairs)
     assert again.pairs[3:5] == report.pairs[3:5]
@@ -121,7 +121,7 @@ def test_few_nodes_stay_as_they_were(tmp_path: Path) -> None:
     assert raw["facts"] == plain(report)
     again = load(tmp_path / "r.json")
     assert kept.of(again.facts).store() == kept.of(report.facts).store()
-    assert kept.of(again.facts).whole("job") == Job(master_node="gpu00000")
+    assert kept.of(again.facts).cluster_fact("job") == Job(master_node="gpu00000")
     assert again.pairs == report.pairs
 
 
@@ -194,7 +194,7 @@ DAMAGES: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
 
 LOOKS: dict[str, Callable[[Report], object]] = {
     "facts": lambda report: kept.of(report.facts).store(),
-    "job": lambda report: kept.of(report.facts).whole("job"),
+    "job": lambda report: kept.of(report.facts).cluster_fact("job"),
     "pairs": lambda report: pairs_of(report, "net.ports"),
 }
 
@@ -239,5 +239,5 @@ def test_facts_of_the_wrong_types_are_missing_and_not_an_error() -> None:
     ):
         found = kept.of(report.facts).store()
         assert found.get("limits", "n").why is Why.UNPARSABLE
-        assert found.whole("job").why is Why.UNPARSABLE
+        assert found.cluster_fact("job").why is Why.UNPARSABLE
         assert report.facts == odd

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from netdoctor.facts.expected import Expectation, Expectations
 from netdoctor.facts.rdma import RdmaFacts
-from netdoctor.facts.wanted import Wanted, Wish
 from netdoctor.rules import profiles
 from tests import machines
 from tests.checks import build, build_hw
@@ -16,7 +16,7 @@ HCAS = rdma(*(hca(f"mlx5_{i}") for i in range(8)))
 
 
 def said(
-    count: int = 2, cloud: str | None = None, wanted: Wanted | None = None, **facts: object
+    count: int = 2, cloud: str | None = None, wanted: Expectations | None = None, **facts: object
 ) -> list[str]:
     nodes = build.names(count)
     gpu_facts = facts.get("gpu", gpus())
@@ -54,7 +54,7 @@ def test_what_one_node_has_or_the_user_has_typed_is_not_said() -> None:
     nodes = dict.fromkeys(build.names(2), gpus())
     hosts = build.hosts(2)
     assert profiles.remarks(nodes, {"n1": HCAS, "n2": RdmaFacts()}, hosts) == [], "the check names n2"
-    typed = Wanted(wishes=(Wish(key="rdma.hcas", any_of=("0",), place="expect.toml:1"),))
+    typed = Expectations(wishes=(Expectation(key="rdma.hcas", any_of=("0",), place="expect.toml:1"),))
     assert said(rdma=RdmaFacts(), wanted=typed) == []
 
 

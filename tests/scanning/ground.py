@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from netdoctor.check import Check
+from netdoctor.facts.expected import Expectations
 from netdoctor.facts.host import Node
-from netdoctor.facts.wanted import Wanted
 from netdoctor.model import Finding, fail
 from netdoctor.report.model import Report
 from netdoctor.scanning import ScanRequest, assemble, prepare
@@ -20,10 +20,10 @@ from tests.core.fake import FakeTransport, login, make, saying
 def counting() -> Check:
     """gpu.count, which holds the GPUs that the hosts file lists to what the user expects."""
 
-    def gpu_count(nodes: Mapping[str, Node], expect: Wanted | None = None) -> Iterator[Finding]:
+    def gpu_count(nodes: Mapping[str, Node], expect: Expectations | None = None) -> Iterator[Finding]:
         """Nodes have the GPUs that are expected of them."""
         values = {node: str(fact.gpus or 0) for node, fact in nodes.items()}
-        for node, wish in expect.look("gpu.count", values).items() if expect else ():
+        for node, wish in expect.for_values("gpu.count", values).items() if expect else ():
             if not wish.is_met_by(values[node]):
                 yield fail(node, f"{values[node]} GPUs, {wish.place} expects {wish.text}")
 

@@ -111,7 +111,7 @@ def test_what_is_said_of_the_job_now_is_what_facts_are_judged_by(full: Ground) -
     report = scanned(full, profile="full", launcher="torchrun", master_port=29400)
     now = {"launcher": "srun", "image": "pytorch:25.03", "backend": "gloo", "master_port": 29500}
     again = judge_saved(report, now, SAVED)
-    job = load(again.facts).whole("job")
+    job = load(again.facts).cluster_fact("job")
     assert {name: getattr(job, name) for name in now} == now
     (verify,) = [cause.verify.shell for cause in again.causes if cause.verify]
     words = "--master-port 29500 --launcher srun --image pytorch:25.03 --backend gloo"
@@ -225,7 +225,7 @@ def test_the_job_is_the_report_s_whatever_this_shell_holds(ground: Ground) -> No
     then = {"NCCL_SOCKET_IFNAME": "eth0", "MASTER_PORT": "29401", "HOME": "/root"}
     report = scanned(ground, environ=then, packages="torch")
     again = measured(ground, report, environ={"NCCL_SOCKET_IFNAME": "eth9", "NCCL_DEBUG": "INFO"})
-    job = load(again.facts).whole("job")
+    job = load(again.facts).cluster_fact("job")
     assert job.env == {"NCCL_SOCKET_IFNAME": "eth0", "MASTER_PORT": "29401"}
     assert set(job.env_from.values()) == {CALLING}
     assert (job.master_port, job.master_node, job.packages) == (29401, "n1", ("torch",))
@@ -236,14 +236,14 @@ def test_an_env_file_that_has_gone_since_is_not_missed(ground: Ground, tmp_path:
     path.write_text("NCCL_IB_DISABLE=1\n")
     report = scanned(ground, env_file=path)
     path.unlink()
-    assert load(measured(ground, report).facts).whole("job").env == {"NCCL_IB_DISABLE": "1"}
+    assert load(measured(ground, report).facts).cluster_fact("job").env == {"NCCL_IB_DISABLE": "1"}
 
 
 def test_a_job_that_is_given_now_is_the_job(ground: Ground, tmp_path: Path) -> None:
     path = tmp_path / "now.env"
     path.write_text("NCCL_IB_DISABLE=1\n")
     again = measured(ground, scanned(ground, master_port=1234), env_file=path, master_port=4321)
-    job = load(again.facts).whole("job")
+    job = load(again.facts).cluster_fact("job")
     assert (job.env, job.master_port) == ({"NCCL_IB_DISABLE": "1"}, 4321)
 
 

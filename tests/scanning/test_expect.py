@@ -17,7 +17,7 @@ from netdoctor.engine.diagnose import diagnose
 from netdoctor.engine.judge import judge
 from netdoctor.engine.registry import load_builtin, ordered
 from netdoctor.errors import InputError
-from netdoctor.facts.wanted import Wanted, Watched, Wish
+from netdoctor.facts.expected import Expectation, Expectations, RecordedExpectations
 from netdoctor.inventory import Target
 from netdoctor.model import CONFIG
 from netdoctor.report.model import Report
@@ -264,10 +264,10 @@ def test_every_key_is_looked_up_by_its_check_with_values_of_its_kind() -> None:
     seen: dict[str, set[str]] = {}
     for name in ("hgx-h100-ib", "workstation", "cpu-cluster"):
         store = machines.fleet([machines.load(name)] * 2)
-        watched = Watched()
+        watched = RecordedExpectations()
         store.cluster["wanted"] = watched
         judge(CHECKS, build.names(2), store)
-        for (key, _), values in watched.seen.items():
+        for (key, _), values in watched.compared.items():
             seen.setdefault(key, set()).update(value for value in values.values() if value)
     known = registry.load(plugins=False)
     kinds = expecting.keys_of(known.checks.values())
@@ -291,18 +291,18 @@ def test_each_key_judges_what_all_nodes_have(name: str) -> None:
     """Typed as it is, a value is silent; typed otherwise, it names every node, with file and line."""
     nodes = build.names(2)
     store = machines.fleet([machines.load(name)] * 2)
-    watched = Watched()
+    watched = RecordedExpectations()
     store.cluster["wanted"] = watched
     judge(CHECKS, nodes, store)
     kinds = expecting.keys_of(CHECKS)
     owner = {key: check for check in CHECKS for key in check.expects}
-    for (key, of), values in watched.seen.items():
+    for (key, of), values in watched.compared.items():
         if not all(values.get(node) for node in nodes):
             continue
         value = values["n1"] or ""
         for typed, alarmed in ((value, False), (other(value, kinds[key]), True)):
-            wish = Wish(key=key, any_of=(typed,), place="expect.toml:1", of=of)
-            store.cluster["wanted"] = Wanted(wishes=(wish,))
+            wish = Expectation(key=key, any_of=(typed,), place="expect.toml:1", of=of)
+            store.cluster["wanted"] = Expectations(wishes=(wish,))
             found = judge([owner[key]], nodes, store).findings[owner[key].id]
             judged = [f for f in found if f.expected_from is CONFIG and f.status.value in ("warn", "fail")]
             assert {f.target for f in judged} == ({*nodes} if alarmed else set()), (key, of, typed, found)
@@ -331,20 +331,22 @@ def test_what_a_healthy_fleet_has_finds_every_fault_that_all_nodes_share() -> No
     checks = [one for one in CHECKS if one.expects]
     others = [one for one in CHECKS if not one.expects and one.via in (None, "ssh")]
 
-    def named(machine: Machine, wishes: tuple[Wish, ...], among: list[Check]) -> dict[str, tuple[str, ...]]:
+    def named(
+        machine: Machine, wishes: tuple[Expectation, ...], among: list[Check]
+    ) -> dict[str, tuple[str, ...]]:
         store = machines.fleet([machine] * 2)
-        store.cluster["wanted"] = Wanted(wishes=wishes)
+        store.cluster["wanted"] = Expectations(wishes=wishes)
         groups = diagnose(judge(among, nodes, store))
         return {group.key: group.culprits for group in groups if group.status.value not in ("pass", "skip")}
 
     for machine in known:
-        watched = Watched()
+        watched = RecordedExpectations()
         store = machines.fleet([machine] * 2)
         store.cluster["wanted"] = watched
         judge(checks, nodes, store)
-        values = {key: {*had.values()} for key, had in watched.seen.items()}
+        values = {key: {*had.values()} for key, had in watched.compared.items()}
         wishes = tuple(
-            Wish(key=key, of=of, any_of=(value,), place="expect.toml:1")
+            Expectation(key=key, of=of, any_of=(value,), place="expect.toml:1")
             for (key, of), had in values.items()
             for value in had
             if value and len(had) == 1 and learning.fits(value, kinds[key])

@@ -322,7 +322,7 @@ def test_merge_forgets_who_dropped_out_of_a_measurement_that_was_repeated() -> N
     old.put("ports", "n1", Missing(Why.LOST, "gone"))
     new.cluster["ports"] = object()
     merged = merge(old, new)
-    assert merged.whole("ports") is new.cluster["ports"]
+    assert merged.cluster_fact("ports") is new.cluster["ports"]
     assert "ports" not in merged.node
 
 
@@ -330,7 +330,7 @@ def test_merge_keeps_addresses_of_nodes_that_were_not_asked() -> None:
     old, new = store_of(2), Store()
     old.cluster["job"] = Job(master_node="n1", data_addresses={"n1": "10.0.0.1", "n2": "10.0.0.2"})
     new.cluster["job"] = Job(master_node="n1", data_addresses={"n2": "10.0.0.3"})
-    assert merge(old, new).whole("job").data_addresses == {"n1": "10.0.0.1", "n2": "10.0.0.3"}
+    assert merge(old, new).cluster_fact("job").data_addresses == {"n1": "10.0.0.1", "n2": "10.0.0.3"}
 
 
 def test_closing_waits_for_the_scan(ground: Ground) -> None:

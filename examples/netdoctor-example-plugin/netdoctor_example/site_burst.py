@@ -41,7 +41,7 @@ class Bursts:
 def bursts(context: Context) -> Bursts:
     """Every node sends each other one 200 small packets within a twentieth of a second."""
     args = {"packets": PACKETS, "seconds": SECONDS}
-    found = over_echoes(context.transport, context.ground, Burst, "udp_loss", args, COUNTING_S)
+    found = over_echoes(context.transport, context.participants, Burst, "udp_loss", args, COUNTING_S)
     return Bursts(bursts=found.probes, failed_nodes=found.failed)
 
 

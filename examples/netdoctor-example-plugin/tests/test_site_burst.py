@@ -5,7 +5,7 @@ from typing import Any
 from netdoctor_example.site_burst import Burst, Bursts, bursts, site_burst
 
 from netdoctor.facts.software import Job
-from netdoctor.measure.common import Ground
+from netdoctor.measure.common import Participants
 from netdoctor.measure.declare import Context
 from netdoctor.model import Status
 from netdoctor.store import Store
@@ -38,7 +38,9 @@ def test_every_pair_is_asked_once() -> None:
         return [{"dst": t["dst"], "address": t["address"], **row} for t in request.args["targets"]]
 
     answers = {"udp_echo": lambda node, request: {"port": 4000}, "udp_loss": count}
-    ground = Ground(nodes=("a", "b", "c"), addresses={"a": "10.0.0.1", "b": "10.0.0.2"})
-    found = bursts(Context(transport=FakeTransport(answers=answers), ground=ground, store=Store(), job=Job()))
+    participants = Participants(nodes=("a", "b", "c"), addresses={"a": "10.0.0.1", "b": "10.0.0.2"})
+    found = bursts(
+        Context(transport=FakeTransport(answers=answers), participants=participants, store=Store(), job=Job())
+    )
     assert [(one.src, one.dst, one.arrived) for one in found.bursts] == [("a", "b", 200), ("b", "a", 190)]
     assert found.failed_nodes == {"c": "has no usable data address"}

@@ -61,9 +61,13 @@ class Table:
 def pairs(outcome: Outcome) -> Iterator[PairRecord]:
     """A record for each directed pair that a check of this scan saw measured."""
     store = outcome.store
-    table = Table.of(store.whole("paths"))
-    ports, mtus, losses = store.whole("ports"), store.whole("path_mtu"), store.whole("loss")
-    tcp, torch = store.whole("tcp_rates"), store.whole("pair_rates")
+    table = Table.of(store.cluster_fact("paths"))
+    ports, mtus, losses = (
+        store.cluster_fact("ports"),
+        store.cluster_fact("path_mtu"),
+        store.cluster_fact("loss"),
+    )
+    tcp, torch = store.cluster_fact("tcp_rates"), store.cluster_fact("pair_rates")
     found: list[tuple[str, str | None, Iterator[Tried]]] = []
     if isinstance(ports, PortMatrix):
         found.append(("net.ports", None, _ports(ports, table)))
@@ -73,7 +77,7 @@ def pairs(outcome: Outcome) -> Iterator[PairRecord]:
         found.append(("bw.tcp", "Gbit/s", _tcp(tcp)))
     if isinstance(torch, PairRates):
         found.append(("bw.pair", "GB/s", _torch(torch)))
-    if isinstance(rdma := store.whole("rdma_rates"), RdmaRates):
+    if isinstance(rdma := store.cluster_fact("rdma_rates"), RdmaRates):
         found.append(("bw.rdma", "Gbit/s", _torch(rdma, 8.0)))
     if isinstance(losses, LossMatrix):
         found.append(("net.loss", "%", _losses(losses, table)))

@@ -268,7 +268,7 @@ def _clocks(outcome: Outcome) -> list[MeasureRecord]:
 
 
 def _launch(outcome: Outcome) -> dict[str, Any]:
-    job = outcome.store.whole("job")
+    job = outcome.store.cluster_fact("job")
     if isinstance(job, Missing):
         return {}
     return {

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from netdoctor.checks.bw._culprits import PairCulprits, TcpCulprits
+from netdoctor.checks.bw._suspects import PairSuspects, TcpSuspects
 from netdoctor.checks.bw.allreduce import bw_allreduce
 from netdoctor.checks.bw.pair import bw_pair
 from netdoctor.checks.bw.tcp import bw_tcp
@@ -23,7 +23,7 @@ from netdoctor.facts.bandwidth import (
     TcpRate,
     TcpRates,
 )
-from netdoctor.facts.localisation import Culprit, Decision, Kind, Side, Undecided
+from netdoctor.facts.localisation import Decision, Kind, Side, Suspect, Undecided
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.software import Job
 from netdoctor.model import Confidence, ExpectedFrom, Finding, Status
@@ -52,11 +52,11 @@ def tcp(**changes: Any) -> TcpRates:
 
 
 def judge_tcp(facts: TcpRates, decision: Decision, baseline: Baseline | None = None) -> list[Finding]:
-    return list(bw_tcp(facts, TcpCulprits(decision), job(4), nets(), baseline))
+    return list(bw_tcp(facts, TcpSuspects(decision), job(4), nets(), baseline))
 
 
 def judge_pairs(facts: PairRates, decision: Decision, baseline: Baseline | None = None) -> list[Finding]:
-    return list(bw_pair(facts, PairCulprits(decision), job(4), nets(), baseline))
+    return list(bw_pair(facts, PairSuspects(decision), job(4), nets(), baseline))
 
 
 def said(findings: list[Finding]) -> dict[str, Finding]:
@@ -64,7 +64,7 @@ def said(findings: list[Finding]) -> dict[str, Finding]:
     return {f.target: f for f in findings if f.status in (Status.WARN, Status.FAIL, Status.UNKNOWN)}
 
 
-def culprit(kind: Kind, *nodes: str, **changes: Any) -> Culprit:
+def suspect(kind: Kind, *nodes: str, **changes: Any) -> Suspect:
     defaults: dict[str, Any] = {
         "factor": 0.25,
         "value_gbyte_s": 0.25,
@@ -73,12 +73,12 @@ def culprit(kind: Kind, *nodes: str, **changes: Any) -> Culprit:
         "runs": 3,
         "partners": 3,
     }
-    return Culprit(kind=kind, nodes=nodes, **{**defaults, **changes})
+    return Suspect(kind=kind, nodes=nodes, **{**defaults, **changes})
 
 
-def judge(*culprits: Culprit, undecided: tuple[Undecided, ...] = ()) -> list[Finding]:
+def judge(*suspects: Suspect, undecided: tuple[Undecided, ...] = ()) -> list[Finding]:
     decision = Decision(
-        culprits=culprits, undecided=undecided, healthy_gbyte_s=1.0, pairs_measured=6, pairs_possible=6
+        suspects=suspects, undecided=undecided, healthy_gbyte_s=1.0, pairs_measured=6, pairs_possible=6
     )
     return judge_tcp(tcp(), decision)
 
@@ -94,7 +94,7 @@ def test_tcp_is_silent_on_a_healthy_cluster() -> None:
     ("side", "words"), [(Side.OUT, "sends"), (Side.IN, "receives"), (Side.BOTH, "both directions")]
 )
 def test_tcp_names_a_node_and_its_direction(side: Side, words: str) -> None:
-    found = said(judge(culprit(Kind.NODE, "n2", side=side)))
+    found = said(judge(suspect(Kind.NODE, "n2", side=side)))
     assert set(found) == {"n2"}
     assert found["n2"].status is Status.FAIL  # a quarter of what the peers reach
     assert found["n2"].expected_from is ExpectedFrom.PEERS
@@ -106,24 +106,24 @@ def test_tcp_names_a_node_and_its_direction(side: Side, words: str) -> None:
 
 
 def test_more_than_half_is_a_warning() -> None:
-    assert said(judge(culprit(Kind.NODE, "n2", factor=0.7)))["n2"].status is Status.WARN
+    assert said(judge(suspect(Kind.NODE, "n2", factor=0.7)))["n2"].status is Status.WARN
 
 
 def test_a_dead_path_is_named_as_one() -> None:
-    found = said(judge(culprit(Kind.PATH, "n1", "n3", side=Side.OUT, factor=0.0, value_gbyte_s=None)))
+    found = said(judge(suspect(Kind.PATH, "n1", "n3", side=Side.OUT, factor=0.0, value_gbyte_s=None)))
     assert set(found) == {"n1->n3"}
     assert "nothing passes" in found["n1->n3"].summary
 
 
 def test_a_path_slow_both_ways_is_one_cause() -> None:
-    found = said(judge(culprit(Kind.PATH, "n1", "n3")))
+    found = said(judge(suspect(Kind.PATH, "n1", "n3")))
     assert set(found) == {"n1->n3", "n3->n1"}
     assert len({f.cause for f in found.values()}) == 1
 
 
 def test_undecided_says_which_pair_settles_it() -> None:
     tie = Undecided(
-        between=(culprit(Kind.NODE, "n1", confidence=0.5), culprit(Kind.PATH, "n1", "n2", confidence=0.5)),
+        between=(suspect(Kind.NODE, "n1", confidence=0.5), suspect(Kind.PATH, "n1", "n2", confidence=0.5)),
         pair=("n1", "n3"),
     )
     (finding,) = said(judge(undecided=(tie,))).values()
@@ -135,9 +135,9 @@ def test_undecided_says_which_pair_settles_it() -> None:
 @pytest.mark.parametrize("other", ["n2", "n3"])
 def test_a_path_that_is_blamed_one_way_and_suspected_the_other_is_one_cause(other: str) -> None:
     tie = Undecided(
-        between=(culprit(Kind.PATH, "n1", other, side=Side.IN, confidence=0.6),), pair=("n1", "n4")
+        between=(suspect(Kind.PATH, "n1", other, side=Side.IN, confidence=0.6),), pair=("n1", "n4")
     )
-    findings = said(judge(culprit(Kind.PATH, "n1", "n2", side=Side.OUT), undecided=(tie,)))
+    findings = said(judge(suspect(Kind.PATH, "n1", "n2", side=Side.OUT), undecided=(tie,)))
     keys = [finding.cause.key for finding in findings.values() if finding.cause]
     assert keys == ["slow-path", "slow-path" if other == "n2" else "slow-undecided-path"]
     assert [f.status for f in findings.values()] == [Status.FAIL, Status.WARN]
@@ -156,9 +156,9 @@ def test_a_path_that_is_blamed_one_way_and_suspected_the_other_is_one_cause(othe
 def test_what_a_slow_node_holds_back_anyway_is_no_second_cause(
     side: Side, passing: bool, factor: float, explained: bool
 ) -> None:
-    path = culprit(Kind.PATH, "n2", "n1", side=side, confidence=0.0, factor=factor)
+    path = suspect(Kind.PATH, "n2", "n1", side=side, confidence=0.0, factor=factor)
     tie = Undecided(between=(path,), maybe_passing=passing, pair=("n2", "n3"))
-    findings = said(judge(culprit(Kind.NODE, "n1", side=Side.IN), undecided=(tie,)))
+    findings = said(judge(suspect(Kind.NODE, "n1", side=Side.IN), undecided=(tie,)))
     keys = {finding.cause.key for finding in findings.values() if finding.cause}
     assert keys == {"slow-node-in"} | (set() if explained else {"slow-undecided-path"})
     # It is told of the pair all the same.
@@ -166,13 +166,13 @@ def test_what_a_slow_node_holds_back_anyway_is_no_second_cause(
 
 
 def test_a_slow_moment_is_no_finding() -> None:
-    tie = Undecided(between=(culprit(Kind.NODE, "n1", factor=0.8),), maybe_passing=True, pair=("n1", "n3"))
+    tie = Undecided(between=(suspect(Kind.NODE, "n1", factor=0.8),), maybe_passing=True, pair=("n1", "n3"))
     assert not said(judge(undecided=(tie,)))
 
 
 def test_uniform_slowness_is_held_against_the_hardware() -> None:
     decision = Decision(
-        culprits=(culprit(Kind.UNIFORM, *NODES),), healthy_gbyte_s=0.25, pairs_measured=6, pairs_possible=6
+        suspects=(suspect(Kind.UNIFORM, *NODES),), healthy_gbyte_s=0.25, pairs_measured=6, pairs_possible=6
     )
     rates = tcp(expected_gbyte_s=dict.fromkeys(NODES, 1.1), limited_by=dict.fromkeys(NODES, "link of eth0"))
     (finding,) = said(judge_tcp(rates, decision)).values()
@@ -343,14 +343,14 @@ def test_a_node_slow_among_its_own_gpus() -> None:
 
 
 def test_pairs_name_the_slow_rail() -> None:
-    slow = culprit(Kind.NIC, "n2", rail="gpu1", side=Side.BOTH)
+    slow = suspect(Kind.NIC, "n2", rail="gpu1", side=Side.BOTH)
     rates = tuple(PairRate(src="n1", dst=n, round=0, gbyte_s=20.0, rail="gpu1") for n in NODES[1:])
     facts = PairRates(
         session=Session(backend="nccl", ranks=tuple(NODES)),
         rates=rates,
         rounds=3,
     )
-    decision = Decision(culprits=(slow,), healthy_gbyte_s=45.0, pairs_measured=3, pairs_possible=6)
+    decision = Decision(suspects=(slow,), healthy_gbyte_s=45.0, pairs_measured=3, pairs_possible=6)
     found = said(judge_pairs(facts, decision))
     assert set(found) == {"n2"}
     assert found["n2"].cause is not None
@@ -413,7 +413,7 @@ def test_a_node_all_of_whose_pairs_fell() -> None:
 
 
 def test_who_is_blamed_already_is_not_blamed_twice_and_the_baseline_stands_beside() -> None:
-    decision = replace(HEALTHY, culprits=(culprit(Kind.NODE, "n2", side=Side.OUT),))
+    decision = replace(HEALTHY, suspects=(suspect(Kind.NODE, "n2", side=Side.OUT),))
     low = {("n2", other): 0.25 for other in NODES if other != "n2"}
     found = since(low, before(1.1), decision)
     assert set(found) == {"n2"}
@@ -429,7 +429,7 @@ def test_a_rate_that_the_cpu_set_is_not_held_against_the_baseline() -> None:
 def test_two_nodes_are_compared_too() -> None:
     rates = tuple(r for r in tcp().rates if {r.src, r.dst} == {"n1", "n2"})
     two = {n: nets()[n] for n in ("n1", "n2")}
-    found = said(list(bw_tcp(tcp(rates=rates), TcpCulprits(HEALTHY), job(4), two, before(2.5))))
+    found = said(list(bw_tcp(tcp(rates=rates), TcpSuspects(HEALTHY), job(4), two, before(2.5))))
     assert set(found) == {"n1->n2", "n2->n1"}
 
 
@@ -460,7 +460,7 @@ def test_a_path_that_torch_did_not_send_over_is_a_gap(
     passed = [list(bw_allreduce(ran, hosts(), paths=second(4)))[-1]]
     rates = tuple(PairRate(src=r.src, dst=r.dst, round=0, gbyte_s=20.0) for r in tcp().rates)
     facts = PairRates(session=session, rates=rates)
-    passed.append(list(bw_pair(facts, PairCulprits(HEALTHY), job(4), nets(), paths=second(4)))[-1])
+    passed.append(list(bw_pair(facts, PairSuspects(HEALTHY), job(4), nets(), paths=second(4)))[-1])
     assert [(one.status, one.gap) for one in passed] == [(Status.PASS, gap)] * 2
     assert not gap or gap in passed[0].summary
 
@@ -495,7 +495,7 @@ def test_other_ranks_are_not_compared() -> None:
 @pytest.mark.parametrize("busy", [0.9, 0.1])
 def test_pairs_of_a_blamed_node_say_nothing_of_the_others(busy: float) -> None:
     """Healthy pairs that the CPU limits drop out, so that the blamed node's would be all that is left."""
-    decision = replace(HEALTHY, culprits=(culprit(Kind.NODE, "n3"),))
+    decision = replace(HEALTHY, suspects=(suspect(Kind.NODE, "n3"),))
     rates = tuple(
         replace(r, gbyte_s=0.1, busy=0.1) if "n3" in (r.src, r.dst) else replace(r, gbyte_s=2.0, busy=busy)
         for r in tcp().rates
@@ -574,32 +574,32 @@ def test_another_backend_is_not_compared() -> None:
 @pytest.mark.parametrize(
     ("one", "held"),
     [
-        (culprit(Kind.UPLINK, "n1", "n2", leaf="a"), {"n1>n3", "n2>n3", "n3>n1", "n3>n2"}),
-        (culprit(Kind.UPLINK, "n1", "n2", leaf="a", side=Side.OUT), {"n1>n3", "n2>n3"}),
-        (culprit(Kind.UPLINK, "n1", "n2", leaf="a", side=Side.IN), {"n3>n1", "n3>n2"}),
-        (culprit(Kind.LEAF, "n3", leaf="b"), {"n1>n3", "n2>n3", "n3>n1", "n3>n2"}),
-        (culprit(Kind.RAIL, "n3", leaf="b", rail="r"), {"n1>n3", "n2>n3", "n3>n1", "n3>n2"}),
-        (culprit(Kind.SPINE, "n1", "n2", "n3", groups=(("n1", "n2"), ("n3",))),
+        (suspect(Kind.UPLINK, "n1", "n2", leaf="a"), {"n1>n3", "n2>n3", "n3>n1", "n3>n2"}),
+        (suspect(Kind.UPLINK, "n1", "n2", leaf="a", side=Side.OUT), {"n1>n3", "n2>n3"}),
+        (suspect(Kind.UPLINK, "n1", "n2", leaf="a", side=Side.IN), {"n3>n1", "n3>n2"}),
+        (suspect(Kind.LEAF, "n3", leaf="b"), {"n1>n3", "n2>n3", "n3>n1", "n3>n2"}),
+        (suspect(Kind.RAIL, "n3", leaf="b", rail="r"), {"n1>n3", "n2>n3", "n3>n1", "n3>n2"}),
+        (suspect(Kind.SPINE, "n1", "n2", "n3", groups=(("n1", "n2"), ("n3",))),
          {"n1>n3", "n2>n3", "n3>n1", "n3>n2"}),
-        (culprit(Kind.NODE, "n1", side=Side.OUT), {"n1>n2", "n1>n3"}),
-        (culprit(Kind.PATH, "n1", "n2", side=Side.IN), {"n2>n1"}),
-        (culprit(Kind.UNIFORM, "n1", "n2", "n3"), {"n1>n2", "n1>n3", "n2>n1", "n2>n3", "n3>n1", "n3>n2"}),
+        (suspect(Kind.NODE, "n1", side=Side.OUT), {"n1>n2", "n1>n3"}),
+        (suspect(Kind.PATH, "n1", "n2", side=Side.IN), {"n2>n1"}),
+        (suspect(Kind.UNIFORM, "n1", "n2", "n3"), {"n1>n2", "n1>n3", "n2>n1", "n2>n3", "n3>n1", "n3>n2"}),
     ],
 )  # fmt: skip
-def test_which_ways_a_culprit_holds_back(one: Culprit, held: set[str]) -> None:
+def test_which_ways_a_culprit_holds_back(one: Suspect, held: set[str]) -> None:
     three = ("n1", "n2", "n3")
     assert {f"{a}>{b}" for a in three for b in three if a != b and one.holds_back(a, b)} == held
 
 
 def test_a_slow_node_on_a_further_path_is_named_with_it() -> None:
-    slow = Decision(culprits=(culprit(Kind.NODE, "n2", side=Side.BOTH),), healthy_gbyte_s=1.0)
+    slow = Decision(suspects=(suspect(Kind.NODE, "n2", side=Side.BOTH),), healthy_gbyte_s=1.0)
     facts = tcp(further={"2": tcp()})
-    findings = list(bw_tcp(facts, TcpCulprits(Decision(), {"2": slow}), job(4), nets(), None, second(4)))
+    findings = list(bw_tcp(facts, TcpSuspects(Decision(), {"2": slow}), job(4), nets(), None, second(4)))
     assert set(said(findings)) == {"n2"}
     finding = said(findings)["n2"]
     assert finding.cause is not None
     assert finding.cause.key == "slow-node-both-net2"
     assert "over eth1 (10.1.0.0/24: NCCL)" in finding.cause.title
     assert "over eth1 (10.1.0.0/24: NCCL): slowest pair" in findings[-1].summary
-    twice = list(bw_tcp(facts, TcpCulprits(slow, {"2": slow}), job(4), nets(), None, second(4)))
+    twice = list(bw_tcp(facts, TcpSuspects(slow, {"2": slow}), job(4), nets(), None, second(4)))
     assert {one.cause.key for one in twice if one.cause} == {"slow-node-both"}, "one cause for all paths"

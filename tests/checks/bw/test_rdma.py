@@ -2,7 +2,7 @@ from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
-from netdoctor.checks.bw._culprits import rdma_culprits
+from netdoctor.checks.bw._suspects import rdma_suspects
 from netdoctor.checks.bw.rdma import bw_rdma
 from netdoctor.facts.bandwidth import PairRate, RdmaLatency, RdmaRates
 from netdoctor.facts.rdma import RdmaFacts
@@ -33,7 +33,7 @@ def measured(count: int = 4, slow: dict[tuple[str, str], float] | None = None, *
 
 def judged(rates: RdmaRates, nodes: dict[str, RdmaFacts] | None = None) -> list[Finding]:
     nodes = nodes if nodes is not None else {n: rdma() for n in names(4)}
-    return said(bw_rdma(rates, rdma_culprits(rates, None), nodes))
+    return said(bw_rdma(rates, rdma_suspects(rates, None), nodes))
 
 
 def test_healthy_pairs_are_told_in_a_line() -> None:

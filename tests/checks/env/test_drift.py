@@ -3,8 +3,8 @@
 import pytest
 
 from netdoctor.checks.env.drift import env_drift
+from netdoctor.facts.expected import Expectation, Expectations, RecordedExpectations
 from netdoctor.facts.software import EnvFacts
-from netdoctor.facts.wanted import Wanted, Watched, Wish
 from netdoctor.model import Finding, Status
 
 from ..build import address, causes, env, hosts, job, name, names, nets
@@ -105,14 +105,14 @@ def test_what_is_expected_of_variables() -> None:
     def held(*sessions: dict[str, str], job_sets: dict[str, str] | None = None, **keys: str) -> set[str]:
         """Nodes and summaries; keys: ``value__HF_HOME="/a"``, ``set__HF_HOME="off"``."""
         wishes = tuple(
-            Wish(key=f"env.{key}.*", of=of, any_of=(typed,), place="e:1")
+            Expectation(key=f"env.{key}.*", of=of, any_of=(typed,), place="e:1")
             for (key, _, of), typed in ((key.partition("__"), typed) for key, typed in keys.items())
         )
         count = len(sessions)
         envs = {node: env(**one) for node, one in zip(names(count), sessions, strict=True)}
         of_job = job_sets or {}
         setting = job(count, env=of_job, env_from=dict.fromkeys(of_job, "train.env:4"))
-        found = env_drift(envs, hosts(count), nets(count), setting, Wanted(wishes=wishes))
+        found = env_drift(envs, hosts(count), nets(count), setting, Expectations(wishes=wishes))
         return {f"{f.target} {f.summary}" for f in found}
 
     one, other = {"HF_HOME": "/a"}, {"HF_HOME": "/b"}
@@ -129,7 +129,7 @@ def test_what_is_expected_of_variables() -> None:
     assert held(one, {}, set__HF_HOME="off") == {"n1 setting of HF_HOME on here, e:1 expects off"}
     assert held({"X": "1"}, {}, set__X="on") == {"n2 setting of X off here, e:1 expects on"}
     # What a job sets is not written down as what its nodes have.
-    watched = Watched()
+    watched = RecordedExpectations()
     envs = {node: env(HF_HOME="/a") for node in names(2)}
     list(env_drift(envs, None, None, job(2, env={"OMP_NUM_THREADS": "8"}), watched))
-    assert {of for key, of in watched.seen if key == "env.value.*"} == {"HF_HOME"}
+    assert {of for key, of in watched.compared if key == "env.value.*"} == {"HF_HOME"}

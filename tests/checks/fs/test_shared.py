@@ -2,8 +2,8 @@ from dataclasses import replace
 from typing import Any
 
 from netdoctor.checks.fs.shared import fs_shared
+from netdoctor.facts.expected import Expectation, Expectations
 from netdoctor.facts.places import Place, PlaceFacts
-from netdoctor.facts.wanted import Wanted, Wish
 from netdoctor.model import Finding, Status
 
 from ..build import causes, hosts, job, name, place, places
@@ -86,9 +86,9 @@ def test_what_is_to_be_mounted() -> None:
     """A mount of the network that is not there is missed; of a local one nothing is known unless named."""
 
     def held(typed: str, *nodes: PlaceFacts) -> dict[str, str]:
-        wish = Wish(key="fs.mount.*", of="/data", any_of=(typed,), place="e.toml:2")
+        wish = Expectation(key="fs.mount.*", of="/data", any_of=(typed,), place="e.toml:2")
         found = {name(i): one for i, one in enumerate(nodes, 1)}
-        expect = Wanted(wishes=(wish,))
+        expect = Expectations(wishes=(wish,))
         said = fs_shared(found, hosts(len(nodes)), job(len(nodes)), expect)
         return {f.target: f.status.value for f in said if f.status is not Status.SKIP}
 

@@ -1,9 +1,9 @@
 from typing import Any
 
 from netdoctor.checks.host.tuning import host_tuning
+from netdoctor.facts.expected import Expectation, Expectations
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.tuning import TuningFacts
-from netdoctor.facts.wanted import Wanted, Wish
 from netdoctor.model import Finding, Status
 
 from ..build import GIB, causes, host, hosts, name, said, tuning
@@ -99,7 +99,9 @@ def test_words_of_a_node_reach_no_command() -> None:
 
 
 def test_what_is_expected_takes_the_place_of_most_nodes() -> None:
-    expect = Wanted(wishes=(Wish(key="host.governor", any_of=("performance",), place="e.toml:1"),))
+    expect = Expectations(
+        wishes=(Expectation(key="host.governor", any_of=("performance",), place="e.toml:1"),)
+    )
     assert causes(said(host_tuning({"n1": tuning()}, hosts(1), expect))) == {}
     slow = {name(i): tuning(governor="powersave") for i in (1, 2)}
     findings = said(host_tuning(slow, hosts(2), expect))

@@ -6,7 +6,7 @@ import pytest
 from netdoctor.checks.net.loss import LIMIT, net_loss
 from netdoctor.facts.bandwidth import LossMatrix, LossProbe
 from netdoctor.localise.binomial import at_least, log_tail
-from netdoctor.localise.loss import culprits
+from netdoctor.localise.loss import suspects
 from netdoctor.model import Finding, Status
 
 from ..build import job, names, net, second
@@ -109,7 +109,7 @@ def test_skips_one_node() -> None:
 
 
 def test_no_packets_no_culprits() -> None:
-    assert culprits({}, LIMIT) == ()
+    assert suspects({}, LIMIT) == ()
 
 
 def test_the_bound_holds_its_promise() -> None:

@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from netdoctor.checks.rdma.parity import rdma_parity
+from netdoctor.facts.expected import Expectation, Expectations
 from netdoctor.facts.rdma import FlowControl, Gid, Hca, PcieLink, RdmaFacts
-from netdoctor.facts.wanted import Wanted, Wish
 from netdoctor.model import Finding, Status
 
 from ..build import causes, names, said
@@ -28,7 +28,7 @@ def cluster(count: int, odd: RdmaFacts, **usual: Any) -> dict[str, RdmaFacts]:
     }
 
 
-def judged(odd: RdmaFacts, count: int = 3, expect: Wanted | None = None, **usual: Any) -> list[Finding]:
+def judged(odd: RdmaFacts, count: int = 3, expect: Expectations | None = None, **usual: Any) -> list[Finding]:
     return said(rdma_parity(cluster(count, odd, **usual), expect))
 
 
@@ -133,6 +133,6 @@ def test_what_could_not_be_read_is_unknown_where_others_show_it() -> None:
 
 
 def test_what_the_user_expects() -> None:
-    expect = Wanted(wishes=(Wish(key="rdma.pkeys", any_of=("0x8001",), place="e.toml:3"),))
+    expect = Expectations(wishes=(Expectation(key="rdma.pkeys", any_of=("0x8001",), place="e.toml:3"),))
     findings = judged(rdma(card("mlx5_0"), card("mlx5_1")), expect=expect)
     assert {(f.target, f.expected) for f in findings} == {(n, "0x8001") for n in names(3)}

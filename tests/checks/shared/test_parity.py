@@ -1,7 +1,7 @@
 from typing import Any
 
 from netdoctor.checks._shared.parity import differing, unlike_expected_by_name
-from netdoctor.facts.wanted import Wanted, Watched, Wish
+from netdoctor.facts.expected import Expectation, Expectations, RecordedExpectations
 from netdoctor.model import CONFIG, CONTROL, Cause, Confidence, Status, run
 
 DIFFERS = Cause("x-version", "x differs between {nodes}", follows=("sw.torch",))
@@ -45,20 +45,22 @@ def test_a_value_that_could_not_be_read_is_unknown_and_counts_for_nobody() -> No
     assert {f.target: f.status for f in findings} == {"n2": Status.UNKNOWN, "n3": Status.UNKNOWN}
 
 
-def wish(*values: str, key: str = "x.version", **more: Any) -> Wish:
-    return Wish(key=key, any_of=values, place="expect.toml:4", **more)
+def wish(*values: str, key: str = "x.version", **more: Any) -> Expectation:
+    return Expectation(key=key, any_of=values, place="expect.toml:4", **more)
 
 
-def typed(values: dict[str, str | None], *wishes: Wish, **more: Any) -> dict[str, tuple[str, str | None]]:
+def typed(
+    values: dict[str, str | None], *wishes: Expectation, **more: Any
+) -> dict[str, tuple[str, str | None]]:
     """Who is named, with the status and what is expected there."""
-    found = differing(values, "x", DIFFERS, key="x.version", expect=Wanted(wishes=wishes), **more)
+    found = differing(values, "x", DIFFERS, key="x.version", expect=Expectations(wishes=wishes), **more)
     return {one.target: (one.status.value, one.expected) for one in found}
 
 
 def test_what_was_typed_takes_the_place_of_the_majority() -> None:
     two, three = {"n1": "1", "n2": "2"}, {"n1": "1", "n2": "1", "n3": "2"}
     one = wish("1")
-    cases: list[tuple[dict[str, str | None], tuple[Wish, ...], dict[str, tuple[str, str | None]]]] = [
+    cases: list[tuple[dict[str, str | None], tuple[Expectation, ...], dict[str, tuple[str, str | None]]]] = [
         (two, (one,), {"n2": ("fail", "1")}),  # no tie
         (three, (wish("2"),), {"n1": ("fail", "2"), "n2": ("fail", "2")}),  # the minority is right
         ({"n1": "2"}, (one,), {"n1": ("fail", "1")}),  # a node alone
@@ -86,8 +88,8 @@ def test_what_has_a_name_is_held_to_what_was_typed_of_it() -> None:
     }
     key = "net.mtu.*"
 
-    def judged(*wishes: Wish, **more: Any) -> dict[str, tuple[str, str | None]]:
-        findings = unlike_expected_by_name(have, "MTU", DIFFERS, key, Wanted(wishes=wishes), **more)
+    def judged(*wishes: Expectation, **more: Any) -> dict[str, tuple[str, str | None]]:
+        findings = unlike_expected_by_name(have, "MTU", DIFFERS, key, Expectations(wishes=wishes), **more)
         return {f"{f.target} {f.summary}": (f.status.value, f.expected) for f in findings}
 
     assert judged() == {}, "nodes are not compared with each other"
@@ -101,22 +103,22 @@ def test_what_has_a_name_is_held_to_what_was_typed_of_it() -> None:
         said = judged(wish(typed, key=key, of="eth1", nodes=("n1", "n2")), **more)
         assert said == {f"n2 MTU of eth1 (absent) here, expect.toml:4 expects {typed}": ("fail", typed)}
     # For a file to be written: what many have, and what some of them have not.
-    watched = Watched()
+    watched = RecordedExpectations()
     list(
         unlike_expected_by_name(
             have | {f"m{i}": {"eth0": "9000"} for i in range(6)}, "MTU", DIFFERS, key, watched
         )
     )
-    assert {of for _, of in watched.seen} == {"eth0"}
+    assert {of for _, of in watched.compared} == {"eth0"}
     # A name that no check compared is not green.
-    asked = Watched(wishes=(wish("9000", key=key, of="eth7"),))
-    assert [node for node, _ in asked.unseen([key], ["n1", "n2"])] == ["n1", "n2"]
+    asked = RecordedExpectations(wishes=(wish("9000", key=key, of="eth7"),))
+    assert [node for node, _ in asked.not_compared([key], ["n1", "n2"])] == ["n1", "n2"]
     list(unlike_expected_by_name(have, "MTU", DIFFERS, key, asked))
-    assert not list(asked.unseen([key], have))
+    assert not list(asked.not_compared([key], have))
 
 
 def test_a_finding_says_where_the_value_was_typed() -> None:
-    expect = Wanted(wishes=(wish("{1}"),))
+    expect = Expectations(wishes=(wish("{1}"),))
     more = {"fixes": lambda node, wanted: run(f"{node} takes {wanted}")}
     (finding,) = differing({"n1": "2"}, "x", DIFFERS, key="x.version", expect=expect, **more)
     assert finding.expected_from is CONFIG
@@ -129,7 +131,7 @@ def test_a_finding_says_where_the_value_was_typed() -> None:
     assert [fix.text for fix in finding.cause.fixes] == ["n1 takes {1}"]
     # With several that would do there is nobody to say which.
     (finding,) = differing(
-        {"n1": "3"}, "x", DIFFERS, key="x.version", expect=Wanted(wishes=(wish("1", "2"),)), **more
+        {"n1": "3"}, "x", DIFFERS, key="x.version", expect=Expectations(wishes=(wish("1", "2"),)), **more
     )
     assert finding.cause is not None
     assert finding.cause.fixes == ()

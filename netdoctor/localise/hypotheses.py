@@ -20,7 +20,7 @@ LOCAL = (Kind.NODE, Kind.NIC, Kind.PATH)
 WIDE = (Kind.RAIL, Kind.LEAF, Kind.UPLINK, Kind.SPINE)
 
 
-class Suspect(NamedTuple):
+class Hypothesis(NamedTuple):
     """A hypothesis: nodes and leaves by number (-1: none), rails by number."""
 
     kind: Kind
@@ -35,25 +35,27 @@ class Suspect(NamedTuple):
         return (self.kind, min(self.a, self.b), max(self.a, self.b), self.rail)
 
 
-# Samples that a suspect covers, by run.
+# Samples that a hypothesis covers, by run.
 Cover = dict[int, list[int]]
-Consider = Callable[[Suspect, Iterable[int]], None]
+Consider = Callable[[Hypothesis, Iterable[int]], None]
 
 
-def suspects(data: Data, below: float) -> dict[Suspect, Cover]:
+def hypotheses(data: Data, below: float) -> dict[Hypothesis, Cover]:
     """Every hypothesis of which at least half the samples are slow, that is, further down than `below`."""
     low = [s for s, d in enumerate(data.d) if d < below and not data.at_least[s]]
     slow = frozenset(low)
-    found: dict[Suspect, Cover] = {}
+    found: dict[Hypothesis, Cover] = {}
 
-    def consider(suspect: Suspect, pool: Iterable[int]) -> None:
+    def consider(hypothesis: Hypothesis, pool: Iterable[int]) -> None:
         # Search.fit wants the middle one of them to be slow, so fewer than half can never do.
-        narrowed = suspect.kind in LOCAL or suspect.side is not Side.BOTH or suspect.kind is Kind.SPINE
-        covered = list(_covered(data, suspect, pool) if narrowed else pool)
+        narrowed = (
+            hypothesis.kind in LOCAL or hypothesis.side is not Side.BOTH or hypothesis.kind is Kind.SPINE
+        )
+        covered = list(_covered(data, hypothesis, pool) if narrowed else pool)
         telling = sum(1 for s in covered if not data.at_least[s])
         if not telling or 2 * sum(1 for s in covered if s in slow) < telling:
             return
-        by_run = found[suspect] = {}
+        by_run = found[hypothesis] = {}
         for s in covered:
             by_run.setdefault(data.run[s], []).append(s)
 
@@ -63,16 +65,16 @@ def suspects(data: Data, below: float) -> dict[Suspect, Cover]:
     return found
 
 
-def rarity(suspect: Suspect, nodes: int) -> float:
+def rarity(hypothesis: Hypothesis, nodes: int) -> float:
     """-log of the prior among so many nodes."""
-    cost = RARITY[suspect.kind]
-    if suspect.kind is Kind.NODE:
+    cost = RARITY[hypothesis.kind]
+    if hypothesis.kind is Kind.NODE:
         cost = max(cost, math.log(nodes))
-    if suspect.side in (Side.OUT, Side.IN):
+    if hypothesis.side in (Side.OUT, Side.IN):
         cost += math.log(2)
-    if suspect.kind is Kind.PATH and suspect.rail >= 0:
+    if hypothesis.kind is Kind.PATH and hypothesis.rail >= 0:
         cost += math.log(5)
-    if suspect.kind is Kind.RAIL and suspect.a < 0:
+    if hypothesis.kind is Kind.RAIL and hypothesis.a < 0:
         cost += math.log(2)
     return cost
 
@@ -88,7 +90,7 @@ def _local(data: Data, low: Sequence[int], consider: Consider) -> None:
         pairs.setdefault((min(u, v), max(u, v)), []).append(s)
         if data.directed[s]:
             told[u] = told[v] = True
-    wanted: dict[Suspect, None] = {}
+    wanted: dict[Hypothesis, None] = {}
     for s in low:
         u, v, r = data.u[s], data.v[s], data.rail[s]
         rails = (-1, r) if len(data.rails) > 1 and r >= 0 else (-1,)
@@ -96,21 +98,21 @@ def _local(data: Data, low: Sequence[int], consider: Consider) -> None:
             for node, mine in ((u, Side.OUT), (v, Side.IN)):
                 kind = Kind.NODE if rail < 0 else Kind.NIC
                 if not told[node]:
-                    wanted[Suspect(kind, node, -1, Side.EITHER, rail)] = None
+                    wanted[Hypothesis(kind, node, -1, Side.EITHER, rail)] = None
                     continue
-                wanted[Suspect(kind, node, -1, Side.BOTH, rail)] = None
+                wanted[Hypothesis(kind, node, -1, Side.BOTH, rail)] = None
                 for side in (mine,) if data.directed[s] else (Side.OUT, Side.IN):
-                    wanted[Suspect(kind, node, -1, side, rail)] = None
+                    wanted[Hypothesis(kind, node, -1, side, rail)] = None
             a, b = min(u, v), max(u, v)
             if not any(data.directed[t] for t in pairs[a, b]):
-                wanted[Suspect(Kind.PATH, a, b, Side.EITHER, rail)] = None
+                wanted[Hypothesis(Kind.PATH, a, b, Side.EITHER, rail)] = None
             else:
-                wanted[Suspect(Kind.PATH, a, b, Side.BOTH, rail)] = None
+                wanted[Hypothesis(Kind.PATH, a, b, Side.BOTH, rail)] = None
                 if data.directed[s]:
-                    wanted[Suspect(Kind.PATH, u, v, Side.OUT, rail)] = None
-    for suspect in wanted:
-        a, b = min(suspect.a, suspect.b), max(suspect.a, suspect.b)
-        consider(suspect, touch[suspect.a] if suspect.b < 0 else pairs[a, b])
+                    wanted[Hypothesis(Kind.PATH, u, v, Side.OUT, rail)] = None
+    for hypothesis in wanted:
+        a, b = min(hypothesis.a, hypothesis.b), max(hypothesis.a, hypothesis.b)
+        consider(hypothesis, touch[hypothesis.a] if hypothesis.b < 0 else pairs[a, b])
 
 
 def _wide(data: Data, low: Sequence[int], consider: Consider) -> None:
@@ -140,13 +142,13 @@ def _wide(data: Data, low: Sequence[int], consider: Consider) -> None:
         if members[leaf] < 2 or known < 2:
             continue
         crossing = [s for s in pool if -1 != data.leaf[data.u[s]] != data.leaf[data.v[s]] != -1]
-        consider(Suspect(Kind.LEAF, leaf), pool)
+        consider(Hypothesis(Kind.LEAF, leaf), pool)
         for side in (Side.BOTH, Side.OUT, Side.IN):
-            consider(Suspect(Kind.UPLINK, leaf, -1, side), crossing)
+            consider(Hypothesis(Kind.UPLINK, leaf, -1, side), crossing)
         if several_rails:
             _rails(data, leaf, pool, rails, consider)
     if known > 2 and 4 * len(low) > len(everything):
-        consider(Suspect(Kind.SPINE), everything)
+        consider(Hypothesis(Kind.SPINE), everything)
     if several_rails:
         _rails(data, -1, everything, rails, consider)
 
@@ -157,11 +159,11 @@ def _rails(data: Data, leaf: int, pool: Iterable[int], rails: Iterable[int], con
         carried.setdefault(data.rail[s], []).append(s)
     together = carried.get(-1, [])
     for rail in rails:
-        consider(Suspect(Kind.RAIL, leaf, -1, Side.BOTH, rail), carried.get(rail, []) + together)
+        consider(Hypothesis(Kind.RAIL, leaf, -1, Side.BOTH, rail), carried.get(rail, []) + together)
 
 
-def _covered(data: Data, suspect: Suspect, pool: Iterable[int]) -> Iterator[int]:
-    kind, a, _, side, rail = suspect
+def _covered(data: Data, hypothesis: Hypothesis, pool: Iterable[int]) -> Iterator[int]:
+    kind, a, _, side, rail = hypothesis
     for s in pool:
         # A sample over all rails together is held back by its slowest.
         if rail >= 0 and data.rail[s] not in (rail, -1):

@@ -11,7 +11,7 @@ from netdoctor.localise import decide
 
 
 @dataclass(frozen=True, slots=True)
-class TcpCulprits:
+class TcpSuspects:
     """What TCP rates say; without rates nothing is decided. further: of the job's other paths, by id."""
 
     decision: Decision
@@ -19,36 +19,36 @@ class TcpCulprits:
 
 
 @dataclass(frozen=True, slots=True)
-class PairCulprits:
+class PairSuspects:
     """What torch's rates of pairs say; without rates nothing is decided."""
 
     decision: Decision
 
 
 @dataclass(frozen=True, slots=True)
-class RdmaCulprits:
+class RdmaSuspects:
     """What rates of RDMA writes say; without rates nothing is decided."""
 
     decision: Decision
 
 
 @derived
-def rdma_culprits(rates: RdmaRates, listed: Mapping[str, Node] | None) -> RdmaCulprits:
+def rdma_suspects(rates: RdmaRates, listed: Mapping[str, Node] | None) -> RdmaSuspects:
     """The localiser's reading of bw.rdma."""
-    return RdmaCulprits(decide(rates, _leaves(listed)))
+    return RdmaSuspects(decide(rates, _leaves(listed)))
 
 
 @derived
-def tcp_culprits(tcp: TcpRates, listed: Mapping[str, Node] | None) -> TcpCulprits:
+def tcp_suspects(tcp: TcpRates, listed: Mapping[str, Node] | None) -> TcpSuspects:
     """The localiser's reading of bw.tcp."""
     leaves = _leaves(listed)
-    return TcpCulprits(decide(tcp, leaves), {name: decide(one, leaves) for name, one in tcp.further.items()})
+    return TcpSuspects(decide(tcp, leaves), {name: decide(one, leaves) for name, one in tcp.further.items()})
 
 
 @derived
-def pair_culprits(pairs: PairRates, listed: Mapping[str, Node] | None) -> PairCulprits:
+def pair_suspects(pairs: PairRates, listed: Mapping[str, Node] | None) -> PairSuspects:
     """The localiser's reading of bw.pair."""
-    return PairCulprits(decide(pairs, _leaves(listed)))
+    return PairSuspects(decide(pairs, _leaves(listed)))
 
 
 def _leaves(listed: Mapping[str, Node] | None) -> dict[str, str]:

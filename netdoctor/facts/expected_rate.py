@@ -29,7 +29,7 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expectation:
+class ExpectedRate:
     """The rate of a pair or an all-reduce (busbw), from the term that allows least.
 
     `limit` sets `expected_gbyte_s`; bound_gbyte_s is what no measurement can exceed. terms: all that were
@@ -44,7 +44,7 @@ class Expectation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoExpectation:
+class NoExpectedRate:
     """Hardware that cannot be judged by what is known of it: a measurement, and no verdict."""
 
     reason: str
