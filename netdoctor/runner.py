@@ -215,7 +215,7 @@ class ScanRunner:
             report, self._given, self._source, checks=request.checks, nodes=request.nodes
         )
         scan = part.plan.scan()
-        self._began(scan, part.nodes, part.checks, part.plan, partial=True, asked=request.checks or ())
+        self._began(scan, part.nodes, part.checks, part.plan, partial=True, requested=request.checks or ())
         self._ended(part.assemble(self._run(scan, part.plan)), part.plan.request)
 
     def _began(
@@ -226,7 +226,7 @@ class ScanRunner:
         plan: scanning.Plan,
         *,
         partial: bool = False,
-        asked: tuple[str, ...] = (),
+        requested: tuple[str, ...] = (),
     ) -> None:
         """Tell what begins, and listen to it."""
         families = {c.id: c.family for c in scan.checks}
@@ -235,7 +235,7 @@ class ScanRunner:
         profile = plan.request.profile
         # Who names the nodes has tasks waited for only now.
         text = awaited(plan.request) if MEET == plan.request.via != plan.inventory.format else ""
-        began = Began(time.time(), tuple(nodes), tuple(order), source, profile, partial, asked, text)
+        began = Began(time.time(), tuple(nodes), tuple(order), source, profile, partial, requested, text)
         self.events.append(began)
         scan.listener = self._listener(scan, nodes, [c for c, _ in order], live=not partial)
 

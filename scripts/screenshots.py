@@ -109,7 +109,7 @@ def pages(folder: Path, program: str) -> None:
 def rerun() -> NetdoctorApp:
     """One cause is run again, and has been for four seconds."""
     part = replace(
-        harness.began(DEMO, partial=True), nodes=DEMO.causes[0].node_list, asked=DEMO.causes[0].checks
+        harness.began(DEMO, partial=True), nodes=DEMO.causes[0].node_list, requested=DEMO.causes[0].checks
     )
     events = [part, *(Phase(harness.NOON + 1 + 3 * done, "ports", done, 4) for done in (0, 1))]
     app = NetdoctorApp(fold(opened(DEMO), events), now=lambda: harness.NOON + 4)

@@ -142,12 +142,12 @@ class NetdoctorApp(Stage, inherit_bindings=False):
         """Take what happened since the last time, and draw what it changed."""
         if not self.drawn:
             return
-        if self.where.held and self.state.scanning:
+        if self.where.paused and self.state.scanning:
             if not (self.events and isinstance(self.events[-1], Ended | Failed)):
                 self.draw_bars()
                 return
             # There is nothing left to hold: the report of a scan that is over must not get lost.
-            self.where = replace(self.where, held=False)
+            self.where = replace(self.where, paused=False)
         batch: list[Event] = []
         while self.events and len(batch) < EVENTS_AT_ONCE:
             batch.append(self.events.popleft())
@@ -165,8 +165,8 @@ class NetdoctorApp(Stage, inherit_bindings=False):
         rows = {event[0] for event in batch if isinstance(event, tuple)}
         self.spin += 1
         if self.state.stamp != before.stamp:
-            whole = any(isinstance(event, Began) and not event.partial for event in batch)
-            self.draw(top=self.reopen(before, whole or before.live))
+            everything = any(isinstance(event, Began) and not event.partial for event in batch)
+            self.draw(top=self.reopen(before, everything or before.live))
             return
         if self.state.message and self.state.message != before.message:
             self.say(self.state.message)
@@ -193,17 +193,17 @@ class NetdoctorApp(Stage, inherit_bindings=False):
         if self.matrix.node in rows:
             self.draw_detail()
 
-    def reopen(self, before: State, whole: bool) -> bool:
+    def reopen(self, before: State, everything: bool) -> bool:
         """Another report, or the matrix of a new scan. Returns whether another screen is shown.
 
-        whole: everything was scanned, not some cells of a report.
+        everything: all was scanned, not some cells of a report.
         """
         known, was = self.known, self.where
         if before.report is not None and not self.base_chosen:
             self.base, self.base_name = before.report, "the report as it was before the last run"
         self.known = Known(self.state.report, self.state.log) if self.state.report else None
-        self.where = where.carried(was, before.cells, self.state.cells, self.known, whole=whole)
-        if where.lost(was, self.where) and not whole:
+        self.where = where.carried(was, before.cells, self.state.cells, self.known, everything=everything)
+        if where.lost(was, self.where) and not everything:
             item = known.cause_at(was.cause) if known is not None else None
             self.say(f"gone: {words.title(item)}" if item else "that cause is gone")
         if self.state.message:
@@ -237,8 +237,8 @@ class NetdoctorApp(Stage, inherit_bindings=False):
 
     def action_go(self, way: str) -> None:
         """Move in the view that is shown."""
-        if self.said:
-            self.said = ""
+        if self.status:
+            self.status = ""
             self.draw_bars()
         if self.matrix.display:
             near = {

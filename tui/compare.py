@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from netdoctor.report import words
 from netdoctor.report.diff import Change, Diff
 from netdoctor.report.model import Cause, Report
-from netdoctor.tui.lines import STATUS_STYLES, Line, fit, line
+from netdoctor.tui.lines import STATUS_STYLES, Line, fit, labelled, line
 
 
 def page(found: Diff, before: Report, now: Report, width: int, *, changes_only: bool = False) -> list[Line]:
@@ -19,15 +19,15 @@ def page(found: Diff, before: Report, now: Report, width: int, *, changes_only: 
     ]
     if found.empty:
         lines.append(line("   nothing changed."))
-    lines += _causes("new", "fail", found.new, now, width)
-    lines += _causes("healed", "good", found.healed, before, width)
-    lines += _causes("open", "dim", found.open, before, width)
+    lines += _causes("new", "fail", found.new, width)
+    lines += _causes("healed", "good", found.healed, width)
+    lines += _causes("open", "dim", found.open, width)
     if not changes_only:
-        lines += _causes("still", "dim", found.same, now, width)
+        lines += _causes("still", "dim", found.same, width)
     lines += _changes("worse", found.worse, now, width)
     lines += _changes("better", found.better, now, width)
     lines += _changes("other", found.other, now, width)
-    lines += _listed(
+    lines += _texts(
         "moved",
         [
             f"{words.plain(m.name, 40)}  {words.plain(m.target, 50)}   "
@@ -36,7 +36,7 @@ def page(found: Diff, before: Report, now: Report, width: int, *, changes_only: 
         ],
         width,
     )
-    lines += _listed(
+    lines += _texts(
         "facts",
         [
             f"{words.plain(f.fact, 20)}  {words.nodes_text(now, f.nodes, 40)}   "
@@ -47,17 +47,17 @@ def page(found: Diff, before: Report, now: Report, width: int, *, changes_only: 
     )
     hosts = [f"+ {words.fold(found.nodes_added, 80)}"] if found.nodes_added else []
     hosts += [f"- {words.fold(found.nodes_removed, 80)}"] if found.nodes_removed else []
-    lines += _listed("hosts", hosts, width)
+    lines += _texts("hosts", hosts, width)
     checks = [f"+ {words.plain(', '.join(found.checks_added), 200)}"] if found.checks_added else []
     checks += [f"- {words.plain(', '.join(found.checks_removed), 200)}"] if found.checks_removed else []
-    return lines + _listed("checks", checks, width)
+    return lines + _texts("checks", checks, width)
 
 
 def _when(report: Report) -> str:
     return words.plain(report.run.finished[:16].replace("T", " "), 20) or "?"
 
 
-def _causes(label: str, style: str, items: Sequence[Cause], report: Report, width: int) -> list[Line]:
+def _causes(label: str, style: str, items: Sequence[Cause], width: int) -> list[Line]:
     return [
         line(
             (f" {label if n == 0 else '':<8}", "label"),
@@ -65,7 +65,7 @@ def _causes(label: str, style: str, items: Sequence[Cause], report: Report, widt
                 f"{words.word(c.status):<8}",
                 STATUS_STYLES.get(c.status, "unknown") if style == "fail" else style,
             ),
-            fit(f"{words.title(c)}", width - 20).rstrip(),
+            fit(words.title(c), width - 20).rstrip(),
             key=("cause-of", "before" if label in ("healed", "open") else "now", c.fingerprint),
         )
         for n, c in enumerate(items)
@@ -88,11 +88,8 @@ def _changes(label: str, items: Sequence[Change], report: Report, width: int) ->
     ]
 
 
-def _listed(label: str, texts: Sequence[str], width: int) -> list[Line]:
-    lines = [
-        line((f" {label if n == 0 else '':<8}", "label"), fit(text, width - 12).rstrip())
-        for n, text in enumerate(texts[:200])
-    ]
+def _texts(label: str, texts: Sequence[str], width: int) -> list[Line]:
+    lines = labelled(f" {label:<8}", (fit(text, width - 12).rstrip() for text in texts[:200]))
     if len(texts) > 200:
         lines.append(line((f"         and {len(texts) - 200} more", "dim")))
     return lines
@@ -100,5 +97,5 @@ def _listed(label: str, texts: Sequence[str], width: int) -> list[Line]:
 
 def markdown(found: Diff, before: Report, now: Report) -> str:
     """The changes as Markdown, each on a line of a code block: nothing in it can become markup."""
-    shown = page(found, before, now, 120)
-    return "```\n" + "\n".join(one.text.rstrip().replace("`", "'") for one in shown) + "\n```\n"
+    lines = page(found, before, now, 120)
+    return "```\n" + "\n".join(one.text.rstrip().replace("`", "'") for one in lines) + "\n```\n"

@@ -36,13 +36,13 @@ class Picker(ModalScreen[str | None], inherit_bindings=False):
         self.heading = title
         self.choices = choices
         self.free = free
-        self.typed = text
-        self.shown: list[str] = []
+        self.text = text
+        self.ids: list[str] = []
 
     def compose(self) -> ComposeResult:
         with Vertical(id="box"):
             yield Bar(id="box-title")
-            yield Input(value=self.typed, id="box-input", placeholder="type to narrow", select_on_focus=False)
+            yield Input(value=self.text, id="box-input", placeholder="type to narrow", select_on_focus=False)
             yield Page(id="box-list")
             yield Bar(id="box-keys")
 
@@ -50,7 +50,7 @@ class Picker(ModalScreen[str | None], inherit_bindings=False):
         self.query_one("#box-title", Bar).show([line((f" {self.heading}", "head"))])
         self.query_one("#box-list", Page).can_focus = False
         self.query_one("#box-input", Input).focus()
-        self._list(self.typed)
+        self._list(self.text)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self._list(event.value)
@@ -67,7 +67,7 @@ class Picker(ModalScreen[str | None], inherit_bindings=False):
             )
             for n, (_, name, more) in enumerate(found)
         ]
-        self.shown = [chosen for chosen, _, _ in found]
+        self.ids = [chosen for chosen, _, _ in found]
         nothing = [] if self.free else [line((" nothing fits", "dim"))]
         self.query_one("#box-list", Page).show(lines or nothing, top=True)
         self.call_after_refresh(self._count)
@@ -75,8 +75,8 @@ class Picker(ModalScreen[str | None], inherit_bindings=False):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         page = self.query_one("#box-list", Page)
-        if self.shown and not (self.free and event.value):
-            self.dismiss(self.shown[min(page.at, len(self.shown) - 1)])
+        if self.ids and not (self.free and event.value):
+            self.dismiss(self.ids[min(page.at, len(self.ids) - 1)])
         elif self.free:
             self.dismiss(event.value)
 
@@ -87,13 +87,13 @@ class Picker(ModalScreen[str | None], inherit_bindings=False):
     def _count(self) -> None:
         """How many there are, and that not all of them can be seen."""
         page = self.query_one("#box-list", Page)
-        place = f"{page.at + 1} of {len(self.shown)}, " if self.shown else ""
+        position = f"{page.at + 1} of {len(self.ids)}, " if self.ids else ""
         more = f"{page.below} more below, " if page.below else ""
-        self.query_one("#box-keys", Bar).show([line((f" {place}{more}enter takes it, esc closes", "dim"))])
+        self.query_one("#box-keys", Bar).show([line((f" {position}{more}enter takes it, esc closes", "dim"))])
 
     def on_page_opened(self, event: Page.Opened) -> None:
         event.stop()
-        self.dismiss(self.shown[self.query_one("#box-list", Page).at])
+        self.dismiss(self.ids[self.query_one("#box-list", Page).at])
 
     def action_move(self, by: int) -> None:
         self.query_one("#box-list", Page).move(by)
@@ -107,12 +107,12 @@ def matching(text: str, choices: Sequence[Choice], most: int = 200) -> list[Choi
     if not text.strip():
         return list(choices[:most])
     scored = []
-    for place, choice in enumerate(choices):
+    for position, choice in enumerate(choices):
         # Of the id only its first word: what follows may be a fingerprint, in which any letters are found.
         parts = (choice[0].partition(" ")[0], choice[1])
         found = [s for s in (fuzzy(text.strip(), part) for part in parts) if s is not None]
         if found:
-            scored.append((min(found), place, choice))
+            scored.append((min(found), position, choice))
     return [choice for _, _, choice in sorted(scored)[:most]]
 
 

@@ -46,9 +46,9 @@ def _matrix_modes(state: State, where: Where, rows: Rows) -> str:
     arrow = ", reversed" if where.reversed else ""
     hits = f" ({len(rows.order)} of {len(state.cells.nodes)})" if where.filter else ""
     faults = "faults " if where.faults else ""
-    shown = words.plain(where.filter, 30) or ("none" if not faults else "")
+    filter_text = words.plain(where.filter, 30) or ("none" if not faults else "")
     marks = f"{len(where.marks)} marked   " if where.marks else ""
-    return f"{marks}sort: {sort_of(state, where)}{arrow}   filter: {faults}{shown}{hits} "
+    return f"{marks}sort: {sort_of(state, where)}{arrow}   filter: {faults}{filter_text}{hits} "
 
 
 def footer(
@@ -64,15 +64,15 @@ def footer(
     offered = [*live, *(BY_ID[name] for name in FOOTERS.get(view, ()) if allowed(BY_ID[name]))]
     last = [] if typing else [BY_ID["help"], BY_ID["quit"]]
     room = width - 1 - sum(len(a.hint) + 2 for a in last)
-    shown = []
+    hinted = []
     for action in offered:
         hint = hints.get(action.id, action.hint)
         room -= len(hint) + 2
         if room < 0:
             break
-        shown.append((action.id, hint))
+        hinted.append((action.id, hint))
     parts, zones, x = [" "], [], 1
-    for name, hint in [*shown, *((action.id, action.hint) for action in last)]:
+    for name, hint in [*hinted, *((action.id, action.hint) for action in last)]:
         zones.append((0, x, x + len(hint), name))
         parts += [hint, "  "]
         x += len(hint) + 2
@@ -107,12 +107,10 @@ def no_report(state: State, keys: Sequence[str], width: int) -> list[Line]:
     """Before the first report: that nodes are being reached, or why there is none and what can be done."""
     if state.scanning or not state.message:
         return [Line(), line("   connecting ...")]
-    lines = [Line()]
-    if state.message:
-        first, *rest = state.message.split("\n")
-        lines.append(line("   ", (fit(words.plain(first, 400), width - 6).rstrip(), "fail")))
-        lines += [
-            line("     ", piece) for text in rest[:100] for piece in wrap(words.plain(text, 400), width - 8)
-        ]
-        lines += [Line(), line(("   nothing was contacted; exit would be 2", "dim"))]
+    first, *rest = state.message.split("\n")
+    lines = [Line(), line("   ", (fit(words.plain(first, 400), width - 6).rstrip(), "fail"))]
+    lines += [
+        line("     ", piece) for text in rest[:100] for piece in wrap(words.plain(text, 400), width - 8)
+    ]
+    lines += [Line(), line(("   nothing was contacted; exit would be 2", "dim"))]
     return [*lines, Line(), *(line((f"   {key}", "dim")) for key in keys)]

@@ -3,24 +3,25 @@
 from dataclasses import dataclass
 
 VIEWS = ("causes", "cause", "evidence", "matrix", "pairs", "pair", "node", "diff")
-_CAUSES = ("causes", "cause", "evidence")
+# Screens with a cause under the cursor, and those that show its evidence besides.
+_CAUSES = ("causes", "cause", "matrix", "node")
+_EVIDENCE = ("causes", "cause", "evidence", "matrix", "node")
 _PAIRS = ("pairs", "pair")
-_SHOWN = ("causes", "cause", "evidence", "matrix", "pairs", "pair", "node", "diff")
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """id: stable, for key maps. keys: as Textual spells them. hint: the word in the footer, '' for none.
+    """Something that a key or a click does.
 
-    views: where it works. needs: ``report``, ``runner`` (something that can scan), ``idle`` (and does not),
-    ``scan`` (one goes on), ``input`` (the host list could not be used), ``paths`` (pairs of several).
+    needs: ``report``, ``runner`` (something that can scan), ``idle`` (and does not), ``scan`` (one goes on),
+    ``input`` (the host list could not be used), ``paths`` (pairs of several).
     """
 
-    id: str
-    keys: tuple[str, ...]
+    id: str  # stable, for key maps
+    keys: tuple[str, ...]  # as Textual spells them
     title: str
-    hint: str = ""
-    views: tuple[str, ...] = _SHOWN
+    hint: str = ""  # the word in the footer, '' for none
+    views: tuple[str, ...] = VIEWS  # where it works
     needs: str = ""
 
 
@@ -38,21 +39,14 @@ ACTIONS: tuple[Action, ...] = (
     Action("previous-problem", ("N",), "previous problem, or hit", "", ("matrix",), "report"),
     Action("next-cause", ("right_square_bracket",), "next cause", "] next", needs="report"),
     Action("previous-cause", ("left_square_bracket",), "previous cause", needs="report"),
-    Action(
-        "copy-fix",
-        ("y",),
-        "copy the fix of this cause",
-        "y copy fix",
-        ("causes", "cause", "evidence", "matrix", "node"),
-        "report",
-    ),
+    Action("copy-fix", ("y",), "copy the fix of this cause", "y copy fix", _EVIDENCE, "report"),
     Action("copy-diff", ("y",), "copy the changes as Markdown", "y copy", ("diff",), "report"),
     Action(
         "copy-all",
         ("Y",),
         "copy the cause as Markdown, with all its fixes",
         "Y all",
-        ("causes", "cause", "evidence", "matrix", "node"),
+        _EVIDENCE,
         "report",
     ),
     Action(
@@ -63,22 +57,8 @@ ACTIONS: tuple[Action, ...] = (
         ("causes", "cause"),
         "report",
     ),
-    Action(
-        "copy-names",
-        ("c",),
-        "copy the folded names of the nodes",
-        "",
-        ("causes", "cause", "matrix", "node"),
-        "report",
-    ),
-    Action(
-        "evidence",
-        ("e",),
-        "evidence: what was observed, and where",
-        "e evidence",
-        ("causes", "cause", "matrix", "node"),
-        "report",
-    ),
+    Action("copy-names", ("c",), "copy the folded names of the nodes", "", _CAUSES, "report"),
+    Action("evidence", ("e",), "evidence: what was observed, and where", "e evidence", _CAUSES, "report"),
     Action("rerun", ("r",), "run this again", "r re-run", needs="idle"),
     Action("rerun-bad", ("R",), "run everything again that is not green", needs="idle"),
     Action("rerun-all", ("ctrl+r",), "run everything again", needs="idle"),
@@ -146,18 +126,8 @@ BY_ID = {action.id: action for action in ACTIONS}
 FOOTERS: dict[str, tuple[str, ...]] = {
     "causes": ("open", "copy-fix", "rerun", "filter", "evidence", "copy-all", "copy-verify", "export"),
     "cause": (
-        *(
-            "copy-fix",
-            "copy-all",
-            "copy-verify",
-            "evidence",
-            "rerun",
-            "shell",
-            "filter",
-            "next-cause",
-            "back",
-            "export",
-        ),
+        *("copy-fix", "copy-all", "copy-verify", "evidence", "rerun", "shell", "filter", "next-cause"),
+        *("back", "export"),
     ),
     "evidence": ("back", "copy-fix", "rerun", "filter", "next-cause", "export"),
     "matrix": ("open", "next-problem", "copy-fix", "rerun", "filter", "zoom", "faults", "evidence", "shell"),

@@ -97,10 +97,10 @@ def codes(cells: Cells, members: Sequence[int]) -> list[str]:
         name = words.plain(cells.checks[member].partition(".")[2] or cells.checks[member], 60)
         letters = [c for c in name.lower() if c.isascii() and c.isalnum()] or ["?"]
         parts = [p for p in name.lower().replace(".", "-").split("-") if p[:1].isascii() and p[:1].isalnum()]
-        wanted = [parts[0][0] + parts[1][0]] if len(parts) > 1 else []
-        wanted += [letters[0] + other for other in letters[1:]]
-        wanted += [letters[0] + digit for digit in "123456789"] + [letters[0] + " "]
-        code = next((w for w in wanted if w not in used), letters[0] + letters[-1])
+        candidates = [parts[0][0] + parts[1][0]] if len(parts) > 1 else []
+        candidates += [letters[0] + other for other in letters[1:]]
+        candidates += [letters[0] + digit for digit in "123456789"] + [letters[0] + " "]
+        code = next((w for w in candidates if w not in used), letters[0] + letters[-1])
         used.add(code)
         found.append(code)
     return found

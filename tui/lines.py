@@ -5,6 +5,8 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from rich.cells import cell_len, set_cell_size
+
 from netdoctor.report import words
 
 Span = tuple[str, str]
@@ -44,7 +46,7 @@ def line(*parts: str | Span, key: Hashable = None) -> Line:
 
 
 @lru_cache(4096)
-def _shown(char: str) -> str:
+def _visible(char: str) -> str:
     return char if words.is_inert(char) else "?"
 
 
@@ -55,29 +57,25 @@ def inert(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(map(_shown, text))
+    return "".join(map(_visible, text))
 
 
 def width_of(text: str) -> int:
     """How many columns `text` takes."""
     if text.isascii():
         return len(text)
-    from rich.cells import cell_len
-
     return cell_len(text)
 
 
 def fit(text: str, width: int) -> str:
     """`text` in exactly `width` columns, what is cut ending in two dots."""
-    if text.isascii():
-        if len(text) <= width:
-            return text.ljust(width)
-        return text[: width - 2] + ".." if width > 3 else text[: max(width, 0)]
-    from rich.cells import cell_len, set_cell_size
+    if width_of(text) <= width or width <= 3:
+        return _sized(text, max(width, 0))
+    return _sized(text, width - 2) + ".."
 
-    if cell_len(text) <= width:
-        return set_cell_size(text, width)
-    return set_cell_size(text, width - 2) + ".." if width > 3 else set_cell_size(text, max(width, 0))
+
+def _sized(text: str, width: int) -> str:
+    return text[:width].ljust(width) if text.isascii() else set_cell_size(text, width)
 
 
 def wrap(text: str, width: int, indent: str = "", first: str | None = None) -> list[str]:
@@ -91,14 +89,15 @@ def wrap(text: str, width: int, indent: str = "", first: str | None = None) -> l
     ) or [indent if first is None else first]
 
 
-def labelled(label: str, texts: Iterable[str], width: int, style: str = "", at: int = 10) -> list[Line]:
-    """A label once, then texts under each other beside it."""
-    lines = []
-    for number, text in enumerate(texts):
-        for n, piece in enumerate(wrap(text, width - at - 2)):
-            mark = label if number == 0 and n == 0 else ""
-            lines.append(line((f"  {mark:<{at}}", "label"), (piece, style)))
-    return lines
+def labelled(label: str, pieces: Iterable[str], style: str = "") -> list[Line]:
+    """A label once, and pieces of text under each other beside it."""
+    blank = " " * len(label)
+    return [line((label if n == 0 else blank, "label"), (piece, style)) for n, piece in enumerate(pieces)]
+
+
+def status_span(status: str, text: str = "") -> Span:
+    """A text, the word for a status if there is none, in the look of the status."""
+    return text or words.word(status), STATUS_STYLES.get(status, "unknown")
 
 
 def rule(width: int, says: str = "") -> Line:
@@ -112,7 +111,7 @@ def narrowed(lines: Sequence[Line], text: str) -> list[Line]:
 
     What stands above the first line that can be opened stays; so does what is no part of a list.
     """
-    wanted = text.lower().split()
+    terms = text.lower().split()
     first = next((n for n, one in enumerate(lines) if one.key is not None), len(lines))
     blocks: list[list[Line]] = []
     for one in lines[first:]:
@@ -121,15 +120,15 @@ def narrowed(lines: Sequence[Line], text: str) -> list[Line]:
         blocks[-1].append(one)
 
     def fits(block: Sequence[Line]) -> bool:
-        whole = " ".join(one.text.strip() for one in block).lower()
-        return all((word.removeprefix("!") in whole) != (word[0] == "!") for word in wanted if word != "!")
+        text_ = " ".join(one.text.strip() for one in block).lower()
+        return all((word.removeprefix("!") in text_) != (word[0] == "!") for word in terms if word != "!")
 
     found = [one for block in blocks if fits(block) for one in block]
     nothing = line(("   nothing fits; Esc clears the filter", "dim"))
     return [*lines[:first], *(found or ([nothing] if blocks else []))]
 
 
-def beside(left: Sequence[Line], right: Sequence[Line], left_width: int) -> list[Line]:
+def side_by_side(left: Sequence[Line], right: Sequence[Line], left_width: int) -> list[Line]:
     """Two columns of lines; each key stays with the line it came from, the left one first."""
     lines = []
     for n in range(max(len(left), len(right))):

@@ -83,9 +83,9 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
         self._dull = uniform(cells) if len(rows.order) > 1 else frozenset()
         # What waits everywhere tells no node from another: the overview looks past it.
         waits = {c for c in self._dull if cells.letter(0, c) == "b"}
-        kept = [c for c in columns_of(cells, rows.columns) if c not in waits]
-        self._telling = tuple(kept) if waits and kept else rows.columns
-        self._marked = self._places(self.marked)
+        telling = [c for c in columns_of(cells, rows.columns) if c not in waits]
+        self._telling = tuple(telling) if waits and telling else rows.columns
+        self._marked = self._rows_of(self.marked)
         self._measure()
         self._put(landed(cursor, cells, rows))
         self.forget_strips()
@@ -124,11 +124,11 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
         """marked: names of nodes. busy: indices into the cells."""
         if marked != self.marked or busy != self.busy:
             self.marked, self.busy = marked, busy
-            self._marked = self._places(marked)
+            self._marked = self._rows_of(marked)
             self.forget_strips()
             self.refresh()
 
-    def _places(self, nodes: frozenset[str]) -> frozenset[int]:
+    def _rows_of(self, nodes: frozenset[str]) -> frozenset[int]:
         every = self.cells.nodes if nodes else ()
         return frozenset(i for i, name in enumerate(every) if name in nodes)
 
@@ -201,16 +201,16 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
     def between(self, one: str | None, other: str) -> frozenset[str]:
         """The nodes from the row of one to that of the other, both included, or of the one shown."""
         ends = [self.line_of(name) for name in (one, other) if name is not None]
-        shown = [line for line in ends if line is not None]
-        lines = range(min(shown, default=0), max(shown, default=-1) + 1)
+        lines_ = [line for line in ends if line is not None]
+        lines = range(min(lines_, default=0), max(lines_, default=-1) + 1)
         return frozenset(self.cells.nodes[n] for line in lines for n in self.rows.members(line))
 
     def put(self, cursor: Spot) -> None:
         """Move the cursor to a node that is shown, and to a check if that is; else it stays where it is."""
         if self.line_of(cursor.node) is None:
             return
-        shown = [None, *(self.cells.checks[c] for column in self.layout_plan.columns for c in column.checks)]
-        if self.cursor is not None and cursor.check not in shown:
+        drawn = [None, *(self.cells.checks[c] for column in self.layout_plan.columns for c in column.checks)]
+        if self.cursor is not None and cursor.check not in drawn:
             cursor = cursor._replace(check=self.cursor.check)
         self._redraw(self.node)
         self._put(cursor)
@@ -251,17 +251,17 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
             self.node = self.cells.nodes.index(cursor.node)
         self.column = self._column(cursor.check)
         columns = self.layout_plan.columns
-        shown = [self.cells.checks[c] for c in columns[self.column].checks] if self.column >= 0 else [None]
-        self.cursor = cursor if cursor.check in shown else cursor._replace(check=shown[0])
+        checks = [self.cells.checks[c] for c in columns[self.column].checks] if self.column >= 0 else [None]
+        self.cursor = cursor if cursor.check in checks else cursor._replace(check=checks[0])
 
     def _column(self, check: str | None) -> int:
         """The column of a check; of one that is not shown, the column before it, or the first."""
         if check is None:
             return -1
         columns = self.layout_plan.columns
-        place = self.cells.checks.index(check) if check in self.cells.checks else -1
-        before = [n for n, column in enumerate(columns) if column.checks[0] <= place]
-        holding = [n for n, column in enumerate(columns) if place in column.checks]
+        index = self.cells.checks.index(check) if check in self.cells.checks else -1
+        before = [n for n, column in enumerate(columns) if column.checks[0] <= index]
+        holding = [n for n, column in enumerate(columns) if index in column.checks]
         return next(iter(holding), before[-1] if before else min(0, len(columns) - 1))
 
     def _redraw(self, node: int) -> None:
@@ -360,10 +360,10 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
             return self.cells.row(rows.order[line])
         if rows.columns is None:
             return rows.groups[line].letters
-        whole = bytearray(b" " * len(self.cells.checks))
-        for place, column in enumerate(rows.columns):
-            whole[column] = rows.groups[line].letters[place]
-        return bytes(whole)
+        letters = bytearray(b" " * len(self.cells.checks))
+        for n, column in enumerate(rows.columns):
+            letters[column] = rows.groups[line].letters[n]
+        return bytes(letters)
 
     def _row(self, line: int) -> Strip:
         known, base = looks(self), self.rich_style
@@ -465,9 +465,9 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
             return
         if self.zoom == "overview":
             n = event.x - 7 - (event.x - 7) // (BLOCK + 1)
-            place = (event.y - 1 + round(self.scroll_y)) * self._across() + n
-            if event.y > 0 and 0 <= n < self._across() and 0 <= place < len(self.rows.order):
-                self._clicked(self.rows.order[place], self.column, event)
+            position = (event.y - 1 + round(self.scroll_y)) * self._across() + n
+            if event.y > 0 and 0 <= n < self._across() and 0 <= position < len(self.rows.order):
+                self._clicked(self.rows.order[position], self.column, event)
             return
         x = event.x + round(self.scroll_x)
         columns = self.layout_plan.columns
@@ -484,8 +484,8 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
         again = self.rows.line_of.get(node) == self.line and column == self.column and event.chain > 1
         check = None
         if column >= 0:
-            shown = self.layout_plan.columns[column].checks
-            check = self.cells.checks[shown[0]]
+            checks = self.layout_plan.columns[column].checks
+            check = self.cells.checks[checks[0]]
             if self.cursor is not None and column == self.column:
                 check = self.cursor.check
         self.put(Spot(check, self.cells.nodes[node]))

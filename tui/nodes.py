@@ -5,13 +5,14 @@ from collections import Counter
 from netdoctor.report import words
 from netdoctor.report.model import Report
 from netdoctor.tui.lines import (
-    STATUS_STYLES,
     STYLES,
     TWO_COLUMNS,
     Line,
-    beside,
     fit,
     line,
+    rule,
+    side_by_side,
+    status_span,
     width_of,
 )
 from netdoctor.tui.state import Cells, Known, worst
@@ -30,17 +31,17 @@ def page(known: Known, cells: Cells, name: str, width: int) -> list[Line]:
     lines = [
         line(
             f" {fit(words.plain(name, 200), 40).rstrip()}  ",
-            (words.word(status), STATUS_STYLES.get(status, "unknown")),
+            status_span(status),
             (f"   {reach}", "dim"),
             (f"   rank order {target.order}" if target else "", "dim"),
         ),
-        line(("-" * width, "rule")),
+        rule(width),
     ]
     for item in known.causes_of(name)[:8]:
         lines.append(
             line(
                 f" [{item.id}] ",
-                (words.word(item.status), STATUS_STYLES.get(item.status, "unknown")),
+                status_span(item.status),
                 f"  {fit(words.title(item), width - 16).rstrip()}",
                 key=("cause", known.key_of(item)),
             )
@@ -50,18 +51,18 @@ def page(known: Known, cells: Cells, name: str, width: int) -> list[Line]:
     facts = _facts(report, name, min(44, width - 2))
     checks = _checks(known, cells, row, width - 48 if width >= TWO_COLUMNS else width)
     if width >= TWO_COLUMNS:
-        return lines + beside(facts, checks, 44)
+        return lines + side_by_side(facts, checks, 44)
     return lines + facts + [Line()] + checks
 
 
 def _facts(report: Report, name: str, width: int) -> list[Line]:
     lines = [line((" facts", "label"), ("   * differs from most nodes", "dim"))]
-    own = next((t.facts for t in report.targets if t.id == name), {})
-    for fact, value in own.items():
+    facts = next((t.facts for t in report.targets if t.id == name), {})
+    for fact, value in facts.items():
         given = words.plain(value, 100)
         every = Counter(words.plain(t.facts[fact], 100) for t in report.targets if fact in t.facts)
-        usual, times = every.most_common(1)[0]
-        odd = fact not in ("hostname",) and given != usual and times * 2 > every.total()
+        typical, times = every.most_common(1)[0]
+        odd = fact != "hostname" and given != typical and times * 2 > every.total()
         lines.append(
             line(
                 (" * " if odd else "   ", "warn"),
@@ -70,7 +71,7 @@ def _facts(report: Report, name: str, width: int) -> list[Line]:
             )
         )
         if odd:
-            lines.append(line((f"   {'':<14} most: {fit(usual, width - 24).rstrip()}", "dim")))
+            lines.append(line((f"   {'':<14} most: {fit(typical, width - 24).rstrip()}", "dim")))
     if len(lines) == 1:
         lines.append(line(("   none known", "dim")))
     return lines
@@ -104,12 +105,12 @@ def under_cursor(known: Known | None, cells: Cells, node: str, check: str | None
     name = words.plain(node, 60)
     if check is None:
         letters = cells.row(row)
-        shown = ", ".join(
+        counts = ", ".join(
             f"{letters.count(letter.encode())} {word}"
             for letter, word in words.LETTERS.items()
             if letter.encode() in letters
         )
-        return [line(f" {name}   {shown}"), Line(), Line()]
+        return [line(f" {name}   {counts}"), Line(), Line()]
     letter = cells.letter(row, cells.checks.index(check))
     status = words.LETTERS.get(letter, "")
     word = words.word(status) if status else {"~": "running", " ": "not yet"}.get(letter, "")
@@ -130,8 +131,8 @@ def under_cursor(known: Known | None, cells: Cells, node: str, check: str | None
         )
     ]
     if item and letter in "X!?b":
-        seen = words.plain(item.seen[0], 400) if item.seen else words.title(item)
-        lines.append(line(("   seen   ", "label"), fit(seen, width - 12)))
+        evidence = words.plain(item.seen[0], 400) if item.seen else words.title(item)
+        lines.append(line(("   seen   ", "label"), fit(evidence, width - 12)))
         if item.fixes:
             label = words.fix_label(known.report, item.fixes[0]) if known else ""
             lines.append(line(("   fix    ", "label"), fit(label, width - 12)))

@@ -11,14 +11,15 @@ from netdoctor.report import words
 from netdoctor.report.kept import pair_checks, pairs_of
 from netdoctor.report.model import Cause, Report, Result
 from netdoctor.tui.lines import (
-    STATUS_STYLES,
     TWO_COLUMNS,
     VERDICT_STYLES,
     Line,
-    beside,
     fit,
     labelled,
     line,
+    rule,
+    side_by_side,
+    status_span,
     width_of,
     wrap,
 )
@@ -28,8 +29,8 @@ SMALL_BELOW = 80
 MARGIN = 2  # what a page keeps for its cursor and its scroll bar
 MOST_ACCEPTED = 3
 DAY_S = 86_400
-# Lines of what was seen that stand above the fixes, beside the scope and without it.
-SEEN_FIRST, SEEN_FIRST_NARROW = 12, 4
+# Lines of evidence that stand above the fixes, beside the scope and without it.
+EVIDENCE_FIRST, EVIDENCE_FIRST_NARROW = 12, 4
 
 
 # Header
@@ -107,8 +108,8 @@ def _then(state: State, now: float) -> str:
         return ""
     old = age_s(report, now)
     clock = words.plain(report.run.finished[11:16], 5) if len(report.run.finished) >= 16 else ""
-    made = age_text(old) if old is not None and old > DAY_S else clock
-    return f"{made}  {words.seconds(report.run.duration_ms)}"
+    age = age_text(old) if old is not None and old > DAY_S else clock
+    return f"{age}  {words.seconds(report.run.duration_ms)}"
 
 
 def _clock(seconds: float) -> str:
@@ -139,10 +140,10 @@ def banners(state: State, now: float) -> list[Line]:
     for note in report.notes:
         if note.level == "warn":
             found.append(line((f"  ! {words.plain(note.text, 300)}", "warn")))
-    said = words.accepted(report)
-    found += [line(("  accepted  ", "label"), (text, "dim")) for text in said[:MOST_ACCEPTED]]
-    if len(said) > MOST_ACCEPTED:
-        found.append(line((f"            and {len(said) - MOST_ACCEPTED} more", "dim")))
+    accepted = words.accepted(report)
+    found += [line(("  accepted  ", "label"), (text, "dim")) for text in accepted[:MOST_ACCEPTED]]
+    if len(accepted) > MOST_ACCEPTED:
+        found.append(line((f"            and {len(accepted) - MOST_ACCEPTED} more", "dim")))
     return found
 
 
@@ -169,8 +170,7 @@ def causes(state: State, known: Known, width: int, now: float) -> list[Line]:
     lines += _families(known, width)
     for note in report.notes:
         if note.level != "warn":
-            for n, piece in enumerate(wrap(words.plain(note.text, 600), width - 13)):
-                lines.append(line(("  note      " if n == 0 else " " * 12, "label"), (piece, "dim")))
+            lines += labelled("  note      ", wrap(words.plain(note.text, 600), width - 13), "dim")
     return lines
 
 
@@ -224,7 +224,7 @@ def _small_cause(known: Known, cause: Cause, width: int) -> list[Line]:
     lines = [
         line(
             head,
-            (words.word(cause.status), STATUS_STYLES.get(cause.status, "unknown")),
+            status_span(cause.status),
             f" {_origin(cause)}",
             key=key,
         ),
@@ -250,7 +250,7 @@ def _cause(known: Known, cause: Cause, width: int) -> list[Line]:
     lines = [
         line(
             f"{head} ",
-            (word, STATUS_STYLES.get(cause.status, "unknown")),
+            status_span(cause.status),
             "  ",
             (fit(pieces[0], room), "head"),
             "  ",
@@ -259,14 +259,14 @@ def _cause(known: Known, cause: Cause, width: int) -> list[Line]:
         )
     ]
     lines += [line(" " * (start - 2), (piece, "head")) for piece in pieces[1:3]]
-    about = [words.cause_nodes(report, cause)]
+    remarks = [words.cause_nodes(report, cause)]
     if cause.held:
-        about.append(f"holds up {words.number(cause.held, 'result')}")
+        remarks.append(f"holds up {words.number(cause.held, 'result')}")
     if cause.confidence not in ("certain", ""):
-        about.append(words.plain(cause.confidence, 20))
+        remarks.append(words.plain(cause.confidence, 20))
     if cause.fixes:
-        about.append(words.number(len(cause.fixes), "fix").replace("fixs", "fixes"))
-    lines.append(line(" " * (start - 2), (fit(",  ".join(filter(None, about)), width - start - 2), "dim")))
+        remarks.append(words.number(len(cause.fixes), "fix").replace("fixs", "fixes"))
+    lines.append(line(" " * (start - 2), (fit(",  ".join(filter(None, remarks)), width - start - 2), "dim")))
     lines.append(Line())
     return lines
 
@@ -283,7 +283,7 @@ def _families(known: Known, width: int) -> list[Line]:
         lines.append(
             line(
                 "  ",
-                (f"{words.word(status):<8}", STATUS_STYLES.get(status, "unknown")),
+                status_span(status, f"{words.word(status):<8}"),
                 f"{words.family_label(row.family):<11}{row.checks:>3}   ",
                 (fit(text, room).rstrip(), "dim"),
                 key=("family", row.family),
@@ -299,39 +299,42 @@ def _families(known: Known, width: int) -> list[Line]:
 
 def cause(known: Known, item: Cause, width: int) -> list[Line]:
     """Evidence, scope, fixes, and the command that proves the fix."""
-    report = known.report
-    word = words.word(item.status)
-    check = _origin(item)
+    word, check = words.word(item.status), _origin(item)
     room = width - len(word) - len(check) - 14
-    lines = [
-        line(
-            f" {mark(item)} ",
-            (word, STATUS_STYLES.get(item.status, "unknown")),
-            "  ",
-            (text if n else fit(text, room), "head"),
-            "  " if n == 0 else "",
-            (check if n == 0 else "", "dim"),
-        )
-        if n == 0
-        else line(" " * (len(word) + 8), (text, "head"))
-        for n, text in enumerate(wrap(words.title(item), room)[:4])
-    ]
-    lines.append(line(("-" * width, "rule")))
+    title = wrap(words.title(item), room)[:4]
+    head = (fit(title[0], room), "head")
+    lines = [line(f" {mark(item)} ", status_span(item.status), "  ", head, "  ", (check, "dim"))]
+    lines += [line(" " * (len(word) + 8), (text, "head")) for text in title[1:]]
+    lines.append(rule(width))
     wide = width >= TWO_COLUMNS
     left = width - 42 if wide else width
-    seen, scope = _seen(item, left), _scope(known, item, 38 if wide else width)
+    evidence, scope = _evidence_of(item, left), _scope(known, item, 38 if wide else width)
     # The command comes before the fold, after what shows that it is the right one; the rest comes below.
-    first = SEEN_FIRST if wide else SEEN_FIRST_NARROW
-    seen, more = (seen, []) if len(seen) <= first + 1 else (seen[:first], seen[first:])
-    lines += beside(seen, scope, left) if wide else seen
+    first = EVIDENCE_FIRST if wide else EVIDENCE_FIRST_NARROW
+    evidence, more = (evidence, []) if len(evidence) <= first + 1 else (evidence[:first], evidence[first:])
+    lines += side_by_side(evidence, scope, left) if wide else evidence
     if more:
         lines.append(line((f"   {words.number(len(more), 'more line')} below", "dim")))
-    lines.append(Line())
+    lines += [Line(), *_fixes(known, item, width), *_verify(known, item, width)]
+    if more:
+        lines += [Line(), line((" seen, the rest", "label")), *more]
+    if not wide:
+        lines += [Line(), *scope]
+    if item.why:
+        lines += labelled(" why         ", wrap(words.plain(item.why, 600), width - 15), "dim")
+    if item.see:
+        lines.append(line((" see         ", "label"), (words.plain(item.see, 200), "dim")))
+    return lines
+
+
+def _fixes(known: Known, item: Cause, width: int) -> list[Line]:
+    """Each fix with its commands; without one, what would settle the cause."""
+    lines = []
     total = len(item.fixes)
     for number, fix in enumerate(item.fixes):
         label = "look" if fix.kind == "look" else "fix"
         label += f" {number + 1} of {total}" if total > 1 else ""
-        pieces = wrap(words.fix_label(report, fix), width - 15)
+        pieces = wrap(words.fix_label(known.report, fix), width - 15)
         lines.append(line((f" {label:<11} ", "label"), pieces[0], key=("fix", known.key_of(item), number)))
         lines += [line(" " * 13, piece) for piece in pieces[1:]]
         for shell in words.fix_commands(fix, every=True)[:20]:
@@ -342,24 +345,16 @@ def cause(known: Known, item: Cause, width: int) -> list[Line]:
         settle = words.plain(item.settle_by or "", 400)
         text = f"none known; to settle it: {settle}" if settle else "none known"
         lines += [line((" fix         ", "label"), piece) for piece in wrap(text, width - 15)]
-    if item.verify is not None:
-        shell = words.command(item.verify.shell)
-        pieces = wrap(shell, width - 15)
-        key = ("verify", known.key_of(item))
-        lines.append(line((" verify      ", "label"), (pieces[0], "command"), key=key))
-        lines += [line(" " * 15, (piece, "command")) for piece in pieces[1:]]
-    if more:
-        lines += [Line(), line((" seen, the rest", "label")), *more]
-    if not wide:
-        lines += [Line(), *scope]
-    if item.why:
-        lines += [
-            line((" why         " if n == 0 else " " * 13, "label"), (piece, "dim"))
-            for n, piece in enumerate(wrap(words.plain(item.why, 600), width - 15))
-        ]
-    if item.see:
-        lines.append(line((" see         ", "label"), (words.plain(item.see, 200), "dim")))
     return lines
+
+
+def _verify(known: Known, item: Cause, width: int) -> list[Line]:
+    """The command that proves the fix, if there is one."""
+    if item.verify is None:
+        return []
+    first, *rest = wrap(words.command(item.verify.shell), width - 15)
+    head = line((" verify      ", "label"), (first, "command"), key=("verify", known.key_of(item)))
+    return [head, *(line(" " * 15, (piece, "command")) for piece in rest)]
 
 
 def _command(shell: str, width: int) -> list[Line]:
@@ -367,7 +362,7 @@ def _command(shell: str, width: int) -> list[Line]:
     return [line(("   " + piece, "command")) for piece in wrap(shell, width - 6, "    ", "")]
 
 
-def _seen(item: Cause, width: int) -> list[Line]:
+def _evidence_of(item: Cause, width: int) -> list[Line]:
     lines = [line((" seen", "label"))]
     for text in item.seen:
         lines += [line(piece) for piece in wrap(words.plain(text, 600), width - 2, "     ", "   ")]
@@ -379,10 +374,10 @@ def _scope(known: Known, item: Cause, width: int) -> list[Line]:
     count = len(item.node_list)
     lines = [line(("affected", "label"), f"   {words.number(count, 'node')}" if count > 1 else "")]
     lines += [line(p) for p in wrap(words.cause_nodes(report, item), width, "  ")[:3]]
-    held = words.explains(report, item, known.index)
-    if held:
+    blocked = words.explains(report, item, known.index)
+    if blocked:
         lines.append(line(("held up by this", "label")))
-        for text in held:
+        for text in blocked:
             lines += [line(p) for p in wrap(text, width, "  ")[:4]]
     lines.append(line(("confidence  ", "label"), words.plain(item.confidence, 20)))
     if is_of_log(item):
@@ -417,7 +412,7 @@ def _result(known: Known, result: Result, width: int) -> list[Line]:
     lines = [
         line(
             " ",
-            (words.word(result.status), STATUS_STYLES.get(result.status, "unknown")),
+            status_span(result.status),
             f"  {words.plain(result.check, 60)}  {words.plain(result.target, 80)}",
             (f"  [{result.cause}]" if result.cause is not None else "", "dim"),
             key=key,
@@ -425,22 +420,26 @@ def _result(known: Known, result: Result, width: int) -> list[Line]:
     ]
     title = known.titles.get(result.check)
     if title:
-        lines += labelled("healthy", [words.plain(title, 300)], width, "dim")
-    lines += labelled("says", [words.plain(result.summary, 600)], width)
+        lines += _stated("healthy", words.plain(title, 300), width, "dim")
+    lines += _stated("says", words.plain(result.summary, 600), width)
     if result.observed is not None:
-        lines += labelled("observed", [words.plain(result.observed, 600)], width)
+        lines += _stated("observed", words.plain(result.observed, 600), width)
     if result.expected is not None:
         source = f" ({words.plain(result.expected_from, 20)})" if result.expected_from else ""
-        lines += labelled("expected", [words.plain(result.expected, 600) + source], width)
+        lines += _stated("expected", words.plain(result.expected, 600) + source, width)
     for item in result.evidence:
         where = f"{words.plain(item.where, 60)}: " if item.where else ""
-        lines += labelled(words.plain(item.kind, 9), [where + words.plain(item.what, 400)], width, "command")
+        lines += _stated(words.plain(item.kind, 9), where + words.plain(item.what, 400), width, "command")
         for text in item.output.split("\n")[:200]:
-            shown = words.escaped(text.expandtabs(4))[:2000]
-            lines += [line("      ", (piece, "dim")) for piece in _chunks(shown, width - 8)]
+            text_ = words.escaped(text.expandtabs(4))[:2000]
+            lines += [line("      ", (piece, "dim")) for piece in _chunks(text_, width - 8)]
         if item.truncated:
             lines.append(line(("      (cut)", "dim")))
     return lines
+
+
+def _stated(label: str, text: str, width: int, style: str = "") -> list[Line]:
+    return labelled(f"  {label:<10}", wrap(text, width - 12), style)
 
 
 def _chunks(text: str, size: int) -> list[str]:
@@ -472,17 +471,17 @@ def scan_panel(state: State, width: int) -> list[Line]:
                 )
             )
         else:
-            of = f", {words.number(phase.total, 'node')}" if phase.total else ""
-            taken = state.now - phase.began
-            lines.append(line((f" {name:<10} ", "label"), ("." * bar, "dim"), f" {taken:.0f} s{of}"))
+            nodes_ = f", {words.number(phase.total, 'node')}" if phase.total else ""
+            elapsed = state.now - phase.began
+            lines.append(line((f" {name:<10} ", "label"), ("." * bar, "dim"), f" {elapsed:.0f} s{nodes_}"))
     late = slow(state)
     if late:
-        taken, usual, nodes = late
+        elapsed, typical, nodes = late
         lines.append(
             line(
                 (" slow       ", "label"),
                 (
-                    fit(f"{words.fold(nodes[:200], 40)} {taken:.0f} s (usual {usual:.1f} s)", width - 14),
+                    fit(f"{words.fold(nodes[:200], 40)} {elapsed:.0f} s (usual {typical:.1f} s)", width - 14),
                     "warn",
                 ),
             )

@@ -10,7 +10,7 @@ from netdoctor.errors import InputError
 from netdoctor.report import words
 from netdoctor.report.kept import pair_checks, pairs_of
 from netdoctor.report.model import MeasureRecord, PairRecord, Report
-from netdoctor.tui.lines import STATUS_STYLES, Line, fit, line
+from netdoctor.tui.lines import Line, fit, line, status_span
 from netdoctor.tui.state import RANK
 
 GROUP_ABOVE = 40
@@ -33,22 +33,19 @@ _CLASSES = {
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """groups: nodes drawn as one row and one column. worst[a][b]: the worst pair from group a to group b.
-
-    rest: the last group is of nodes that are not alike. good: the cells of which some pair is good.
-    """
+    """The pairs of a check as a square of groups of nodes."""
 
     check: str
-    groups: tuple[tuple[str, ...], ...]
-    worst: tuple[tuple[PairRecord | None, ...], ...]
-    rest: bool = False
-    good: frozenset[tuple[int, int]] = frozenset()
+    groups: tuple[tuple[str, ...], ...]  # nodes drawn as one row and one column
+    worst: tuple[tuple[PairRecord | None, ...], ...]  # worst[a][b]: the worst pair from group a to group b
+    rest: bool = False  # the last group holds all other nodes, whatever their faults
+    good: frozenset[tuple[int, int]] = frozenset()  # cells in which some pair is good
 
     def is_bad(self, a: int, b: int) -> bool:
-        """Whether the pairs of a cell are in trouble; all of them where the nodes are not alike."""
+        """Whether the pairs of a cell are bad; all of them where the nodes have different faults."""
         pair, last = self.worst[a][b], len(self.groups) - 1
         spared = self.rest and last in (a, b) and (a, b) in self.good
-        return pair is not None and pair.status in _TROUBLE and not spared
+        return pair is not None and pair.status in _BAD and not spared
 
 
 def kinds(report: Report) -> list[str]:
@@ -66,37 +63,36 @@ def letter(pair: PairRecord) -> str:
     return first if first.isascii() and first.isalpha() else _LETTER_OF_STATUS.get(pair.status, "?")
 
 
-_TROUBLE = ("fail", "warn")
+_BAD = ("fail", "warn")
 
 
 @lru_cache(4)
 def table(report_id: int, check: str, pairs: tuple[PairRecord, ...], nodes: tuple[str, ...]) -> Table:
     """The pairs of a check as a square. Over GROUP_ABOVE nodes those with equal trouble share a row."""
-    there = {name for p in pairs for name in (p.from_, p.to)}
-    listed = [n for n in nodes if n in there] + sorted(there - set(nodes))
+    found = {name for p in pairs for name in (p.from_, p.to)}
+    listed = [n for n in nodes if n in found] + sorted(found - set(nodes))
     groups: list[tuple[str, ...]] = [(name,) for name in listed]
     if len(listed) > GROUP_ABOVE:
-        trouble: dict[str, set[tuple[str, str, str]]] = {name: set() for name in listed}
+        faults: dict[str, set[tuple[str, str, str]]] = {name: set() for name in listed}
         for p in pairs:
             if p.status != "pass":
-                trouble[p.from_].add(("to", p.to, p.class_))
-                trouble[p.to].add(("from", p.from_, p.class_))
-        alike: dict[frozenset[tuple[str, str, str]], list[str]] = {}
+                faults[p.from_].add(("to", p.to, p.class_))
+                faults[p.to].add(("from", p.from_, p.class_))
+        by_faults: dict[frozenset[tuple[str, str, str]], list[str]] = {}
         for name in listed:
-            alike.setdefault(frozenset(trouble[name]), []).append(name)
-        groups = [tuple(names) for names in alike.values()]
+            by_faults.setdefault(frozenset(faults[name]), []).append(name)
+        groups = [tuple(names) for names in by_faults.values()]
     rest = len(groups) > GROUPS_MAX
     if rest:
-        by_trouble = sorted(groups, key=lambda names: -len(trouble[names[0]]))
-        worst = set(by_trouble[: GROUPS_MAX - 1])
+        worst = set(sorted(groups, key=lambda names: -len(faults[names[0]]))[: GROUPS_MAX - 1])
         others = tuple(name for names in groups if names not in worst for name in names)
         groups = [*(names for names in groups if names in worst), others]
-    place = {name: i for i, names in enumerate(groups) for name in names}
+    index = {name: i for i, names in enumerate(groups) for name in names}
     square: list[list[PairRecord | None]] = [[None] * len(groups) for _ in groups]
     good = set()
     for p in pairs:
-        a, b = place[p.from_], place[p.to]
-        if p.status not in _TROUBLE:
+        a, b = index[p.from_], index[p.to]
+        if p.status not in _BAD:
             good.add((a, b))
         known = square[a][b]
         if known is None or rank(p) > rank(known):
@@ -118,13 +114,13 @@ def rank(pair: PairRecord) -> tuple[int, float]:
 
 def paths(report: Report, check: str) -> list[str]:
     """The names of the paths on which pairs of a check were tried; none where there is no choice."""
-    found = dict.fromkeys(one.path for p in of(report, check) for one in p.paths)
+    found = dict.fromkeys(one.path for p in pairs_of_check(report, check) for one in p.paths)
     return list(found)
 
 
-def shown(report: Report, check: str, path: str = "") -> tuple[PairRecord, ...]:
+def pairs_on(report: Report, check: str, path: str = "") -> tuple[PairRecord, ...]:
     """The pairs of a check on one path; the worst of each where it names none of theirs."""
-    found = of(report, check)
+    found = pairs_of_check(report, check)
     if path not in paths(report, check):
         return found
     return tuple(
@@ -137,7 +133,7 @@ def shown(report: Report, check: str, path: str = "") -> tuple[PairRecord, ...]:
     )
 
 
-def of(report: Report, check: str) -> tuple[PairRecord, ...]:
+def pairs_of_check(report: Report, check: str) -> tuple[PairRecord, ...]:
     """The pairs of a check; none where the file of the report is damaged, as `damage` says."""
     try:
         return pairs_of(report, check)
@@ -155,7 +151,7 @@ def damage(report: Report, check: str) -> str:
 
 
 def table_of(report: Report, check: str, path: str = "") -> Table:
-    return table(id(report), check, shown(report, check, path), report.matrix.nodes)
+    return table(id(report), check, pairs_on(report, check, path), report.matrix.nodes)
 
 
 def reading(found: Table, transpose: bool = False) -> list[str]:
@@ -200,7 +196,7 @@ def reading(found: Table, transpose: bool = False) -> list[str]:
     ]
     if len(single) > 4:
         lines.append(f"and {len(single) - 4} more single pairs")
-    if not lines and any(p is not None and p.status in _TROUBLE for row in found.worst for p in row):
+    if not lines and any(p is not None and p.status in _BAD for row in found.worst for p in row):
         return ["pairs that are not good, in no pattern"]
     return lines or ["no pair fails"]
 
@@ -216,7 +212,7 @@ def way(report: Report, check: str, path: str, width: int) -> list[Line]:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """low and high: the least and the most of some values; calmest and worst: of how alarming they are."""
+    """The range of some values, and of how alarming they are."""
 
     low: float
     high: float
@@ -224,7 +220,7 @@ class Scale:
     worst: float
 
     @classmethod
-    def of(cls, values: Iterable[tuple[float | None, str | None]]) -> "Scale | None":
+    def of_values(cls, values: Iterable[tuple[float | None, str | None]]) -> "Scale | None":
         """The scale of (value, unit) pairs, None when there is no value."""
         known = [(value, alarm(value, unit)) for value, unit in values if value is not None]
         if not known:
@@ -241,9 +237,9 @@ class Scale:
 
 
 def detail(report: Report, check: str, group: Sequence[str], width: int, path: str = "") -> list[Line]:
-    """Every pair of a row: out and in, what is not good first. path: as of shown()."""
+    """Every pair of a row: out and in, what is not good first. path: as of pairs_on()."""
     names = set(group)
-    found = [p for p in shown(report, check, path) if p.from_ in names or p.to in names]
+    found = [p for p in pairs_on(report, check, path) if p.from_ in names or p.to in names]
     found.sort(key=lambda p: (*(-part for part in rank(p)), p.from_, p.to))
     head = line(f" {words.plain(check, 60)}: {words.fold(tuple(group), 60)}")
     lines = [head, *way(report, check, path, width), Line()]
@@ -253,7 +249,7 @@ def detail(report: Report, check: str, group: Sequence[str], width: int, path: s
         over = f"  over {words.plain(p.path, 80)}" if p.paths else ""
         lines.append(
             line(
-                (f" {letter(p)} ", STATUS_STYLES.get(p.status, "unknown")),
+                status_span(p.status, f" {letter(p)} "),
                 fit(f"{words.plain(p.from_, 60)} -> {words.plain(p.to, 60)}", 40),
                 fit(
                     f"  {words.plain(p.class_.replace('_', ' '), 20)}{value}{ports}{over}", width - 46
@@ -325,7 +321,7 @@ def bars(items: Sequence[tuple[str, MeasureRecord]], width: int) -> list[Line]:
     if not items:
         return [line(("   nothing was measured", "dim"))]
     most = max(abs(m.value) for _, m in items) or 1.0
-    scale = Scale.of((m.value, m.unit) for _, m in items)
+    scale = Scale.of_values((m.value, m.unit) for _, m in items)
     left = min(max(len(label) for label, _ in items) + 2, 30)
     room = max(width - left - 28, 8)
     lines = []

@@ -50,30 +50,30 @@ def choose(text: str, cells: Cells, known: Known | None) -> Chosen:
     checks: dict[bool, set[int]] = {True: set(), False: set()}
     nodes: list[tuple[str, bool, set[int]]] = []
     statuses: list[tuple[bool, str]] = []
-    for typed in tokens:
-        wanted = not typed.startswith("!")
-        token = typed if wanted else typed[1:]
+    for word in tokens:
+        include = not word.startswith("!")
+        token = word if include else word[1:]
         if not token:
             continue
         columns = _columns(token, cells)
         if token in _STATUS:
-            statuses.append((wanted, _STATUS[token]))
+            statuses.append((include, _STATUS[token]))
         elif columns:
-            checks[wanted] |= columns
+            checks[include] |= columns
         else:
             kind, rows = _rows(token, cells, known)
-            nodes.append((kind, wanted, rows))
+            nodes.append((kind, include, rows))
     narrowed_to: set[int] | None = None
     if checks[True] or checks[False]:
         base = checks[True] or set(range(len(cells.checks)))
         narrowed_to = base - checks[False]
     chosen = set(range(len(cells.nodes)))
     for kind in {kind for kind, _, _ in nodes}:
-        good = [rows for k, wanted, rows in nodes if k == kind and wanted]
+        good = [rows for k, include, rows in nodes if k == kind and include]
         if good:
             chosen &= set().union(*good)
-    for _, wanted, rows in nodes:
-        if not wanted:
+    for _, include, rows in nodes:
+        if not include:
             chosen -= rows
     if statuses:
         chosen = _with_status(statuses, cells, chosen, narrowed_to)
@@ -97,13 +97,13 @@ def _columns(token: str, cells: Cells) -> set[int]:
 def _with_status(
     statuses: Sequence[tuple[bool, str]], cells: Cells, chosen: set[int], columns: set[int] | None
 ) -> set[int]:
-    wanted = frozenset(ord(letter) for good, letter in statuses if good)
-    unwanted = frozenset(ord(letter) for good, letter in statuses if not good)
+    required = frozenset(ord(letter) for good, letter in statuses if good)
+    excluded = frozenset(ord(letter) for good, letter in statuses if not good)
     found = set()
     for row in chosen:
         letters = cells.row(row)
-        seen = set(letters) if columns is None else {letters[c] for c in columns}
-        if (not wanted or seen & wanted) and not seen & unwanted:
+        present = set(letters) if columns is None else {letters[c] for c in columns}
+        if (not required or present & required) and not present & excluded:
             found.add(row)
     return found
 
@@ -157,23 +157,23 @@ def _compared(name: str, how: str, value: str, cells: Cells, known: Known) -> se
         fact = target.facts.get(name) if target else None
         if fact is None:
             continue
-        given: object = natural(str(fact))
-        asked: object = natural(value)
+        actual: object = natural(str(fact))
+        expected: object = natural(value)
         if how in ("=", "!="):
-            given, asked = str(fact), value
-        if _OPERATORS[how](given, asked):
+            actual, expected = str(fact), value
+        if _OPERATORS[how](actual, expected):
             found.add(row)
     return found
 
 
 def fuzzy(letters: str, text: str) -> int | None:
     """How well `letters` occur in this order in `text`: less is better, None when they do not."""
-    score, place = 0, -1
+    score, position = 0, -1
     lower = text[:300].lower()
     for letter in letters.lower():
-        found = lower.find(letter, place + 1)
+        found = lower.find(letter, position + 1)
         if found < 0:
             return None
-        score += found - place - 1
-        place = found
+        score += found - position - 1
+        position = found
     return score

@@ -6,8 +6,8 @@ from functools import cached_property
 
 from netdoctor.tui import query
 from netdoctor.tui.state import (
+    BAD,
     RANK,
-    TROUBLE,
     Cells,
     Group,
     Known,
@@ -53,7 +53,7 @@ def rows_of(state: State, known: Known | None, where: Where) -> Rows:
     chosen = query.choose(where.filter, cells, known)
     rows: Sequence[int] = range(len(cells.nodes)) if chosen.rows is None else chosen.rows
     if where.faults:
-        rows = [row for row in rows if worst(letters_of(cells, row, chosen.columns)) in TROUBLE]
+        rows = [row for row in rows if worst(letters_of(cells, row, chosen.columns)) in BAD]
     sort = sort_of(state, where)
     if sort == "check" and where.by is not None:
         order = arranged(cells, rows, sort=sort, by=cells.checks.index(where.by), reverse=where.reversed)
@@ -89,14 +89,14 @@ def landed(cursor: Spot | None, cells: Cells, rows: Rows) -> Spot | None:
     """Where the cursor is in these rows: on its node, else on the first; at first on the worst cell there."""
     if not rows:
         return cursor
-    there = cursor is not None and cursor.node in cells.nodes
-    if cursor is not None and there and cells.nodes.index(cursor.node) in rows.line_of:
+    on_node = cursor is not None and cursor.node in cells.nodes
+    if cursor is not None and on_node and cells.nodes.index(cursor.node) in rows.line_of:
         return cursor
     node = rows.members(0)[0]
     if cursor is not None:
         return Spot(cursor.check, cells.nodes[node])
-    trouble = any(chr(letter) in TROUBLE for letter in set(cells.cells))
-    check = worst_check(cells, node, None) if trouble else next(iter(columns_of(cells, rows.columns)), None)
+    any_bad = any(chr(letter) in BAD for letter in set(cells.cells))
+    check = worst_check(cells, node, None) if any_bad else next(iter(columns_of(cells, rows.columns)), None)
     return Spot(None if check is None else cells.checks[check], cells.nodes[node])
 
 
@@ -110,7 +110,7 @@ def next_trouble(rows: Rows, cells: Cells, cursor: Spot, by: int, *, any_row: bo
     for step in range(1, len(rows) + 1):
         node = rows.members((here + by * step) % len(rows))[0]
         check = worst_check(cells, node, rows.columns)
-        bad = check is not None and cells.letter(node, check) in TROUBLE
+        bad = check is not None and cells.letter(node, check) in BAD
         if bad and check is not None:
             return Spot(cells.checks[check], cells.nodes[node])
         if any_row:

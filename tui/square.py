@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from netdoctor.report import words
 from netdoctor.report.model import PairRecord, Report
 from netdoctor.tui import pairs
-from netdoctor.tui.lines import STATUS_STYLES, Line, fit, line, wrap
+from netdoctor.tui.lines import Line, fit, labelled, line, status_span, wrap
 from netdoctor.tui.pairs import Scale, Table
 
 NAMES_MAX = 30
@@ -41,26 +41,26 @@ def page(
     row: str | None = None,
     column: str = "",
 ) -> Picture:
-    """A square, or bars for a measure. path: as of pairs.shown(). row: a node of it, None for no cursor."""
+    """A square, or bars for a measure. path: as of pairs.pairs_on(). row: a node in it, None for none."""
     every = pairs.kinds(report)
     if not every:
         text = "  profile launch tries ports and path MTU between nodes"
         return Picture([Line(), line("   no pairs were measured.", (text, "dim"))], [])
-    place = f"   {every.index(kind) + 1} of {len(every)} (tab)" if kind in every and len(every) > 1 else ""
+    position = f"   {every.index(kind) + 1} of {len(every)} (tab)" if kind in every and len(every) > 1 else ""
     if kind.startswith("measure "):
-        title = line(f" {words.plain(kind, 60)}", (place, "dim"))
+        title = line(f" {words.plain(kind, 60)}", (position, "dim"))
         return Picture([title, Line(), *pairs.bars(pairs.curves(report).get(kind[8:], []), width)], [])
     if why := pairs.damage(report, kind):
         return Picture([Line(), *(line(piece) for piece in wrap(why, width - 4, "   "))], [])
     found = pairs.table_of(report, kind, path)
-    scale = Scale.of((p.value, p.unit) for line_ in found.worst for p in line_ if p is not None)
+    scale = Scale.of_values((p.value, p.unit) for line_ in found.worst for p in line_ if p is not None)
     square = _Square(found, scale if values else None, transpose, width)
     a, b = square.cursor(row, column)
     way = f"   {'column connects to row' if transpose else 'row connects to column'}"
     unit = f" in {words.plain(square.unit, 12)}" if values and square.unit else ""
-    title = line(f" {words.plain(kind, 60)}{unit}", (f"{place}{way}{square.beyond(b)}", "dim"))
-    said = _readings(found, transpose, width)
-    long = len(said) > 2
+    title = line(f" {words.plain(kind, 60)}{unit}", (f"{position}{way}{square.beyond(b)}", "dim"))
+    readings = _readings(found, transpose, width)
+    long = len(readings) > 2
     lines = [title, *pairs.way(report, kind, path, width), *square.heads(b), *square.rows(a, b)]
     if any(len(group) > 1 for group in found.groups):
         others = ", and so do all that have less trouble" if found.rest else ""
@@ -68,8 +68,10 @@ def page(
     below = [line((f" {_legend(found, scale if values else None)}", "dim"))]
     if a is not None and b is not None:
         below.append(square.pair(a, b))
-    more = line((f"           and {words.number(len(said) - 1, 'more line')} below the square", "dim"))
-    return Picture([*lines, Line(), *said] if long else lines, [*below, *([said[0], more] if long else said)])
+    more = line((f"           and {words.number(len(readings) - 1, 'more line')} below the square", "dim"))
+    return Picture(
+        [*lines, Line(), *readings] if long else lines, [*below, *([readings[0], more] if long else readings)]
+    )
 
 
 def moved(report: Report, kind: str, path: str, row: str | None, column: str, by: int, **how: bool) -> str:
@@ -119,33 +121,33 @@ class _Square:
 
     def cursor(self, row: str | None, column: str) -> tuple[int | None, int | None]:
         """The row and the column under the cursor; without a column that of the row's worst pair."""
-        place = {name: n for n, group in enumerate(self.found.groups) for name in group}
-        a = place.get(row) if row is not None else None
-        if a is None or column in place:
-            return a, place.get(column) if a is not None else None
+        index = {name: n for n, group in enumerate(self.found.groups) for name in group}
+        a = index.get(row) if row is not None else None
+        if a is None or column in index:
+            return a, index.get(column) if a is not None else None
         tried = [(b, pair) for b in range(len(self.names)) if (pair := self.at(a, b)) is not None]
         return a, max(tried, key=lambda one: pairs.rank(one[1]))[0] if tried else a
 
-    def shown(self, b: int | None) -> range:
+    def columns(self, b: int | None) -> range:
         """The columns that fit, that of the cursor among them."""
         first = min(max((b or 0) - self.fits // 2, 0), max(len(self.names) - self.fits, 0))
         return range(first, min(first + self.fits, len(self.names)))
 
     def beyond(self, b: int | None) -> str:
         """How many columns there are on either side of those that fit."""
-        shown = self.shown(b)
-        before, after = shown.start, len(self.names) - shown.stop
+        columns = self.columns(b)
+        before, after = columns.start, len(self.names) - columns.stop
         return (f"   <{before} more" if before else "") + (f"   {after} more>" if after else "")
 
     def heads(self, b: int | None) -> list[Line]:
         """The names of the columns, across where they fit, else downwards."""
-        shown = self.shown(b)
+        columns = self.columns(b)
         down = self.step <= 2
-        height = min(max((len(self.tails[n]) for n in shown), default=1), HEADS_MAX) if down else 1
+        height = min(max((len(self.tails[n]) for n in columns), default=1), HEADS_MAX) if down else 1
         lines = []
         for y in range(height):
             parts: list[str | tuple[str, str]] = [" " * self.left]
-            for n in shown:
+            for n in columns:
                 text = self.tails[n][-height:].rjust(height)[y] if down else self.tails[n][-(self.step - 1) :]
                 parts.append((f"{text:>{self.step}}", "head" if b in (None, n) else "dim"))
             lines.append(line(*parts))
@@ -155,7 +157,7 @@ class _Square:
         lines = []
         for a, name in enumerate(self.names):
             parts: list[str | tuple[str, str]] = [f"  {fit(name, self.left - 3)} "]
-            for n in self.shown(b):
+            for n in self.columns(b):
                 text, style = self.cell(a, n)
                 if (a, n) == (at, b):
                     parts += [" " * (self.step - len(text)), (text, f"{style}+cursor")]
@@ -173,7 +175,7 @@ class _Square:
             return " ", ""
         if self.scale is not None and pair.value is not None:
             return _value(pair.value, self.step - 1, self.digits), self.scale.heat(pair.value, pair.unit)
-        return pairs.letter(pair), STATUS_STYLES.get(pair.status, "unknown")
+        return status_span(pair.status, pairs.letter(pair))
 
     def pair(self, a: int, b: int) -> Line:
         """The pair under the cursor, spelled out; of groups the worst of theirs."""
@@ -194,22 +196,22 @@ class _Square:
         )
         ports = f"   ports {', '.join(map(str, pair.ports[:12]))}" if pair.ports else ""
         over = f"   over {words.plain(pair.path, 80)}" if pair.path else ""
-        of = "   the worst of these groups" if len(one) * len(other) > 1 else ""
+        groups = "   the worst of these groups" if len(one) * len(other) > 1 else ""
         text = f"{words.plain(pair.from_, 60)} -> {words.plain(pair.to, 60)}   "
-        said = words.plain(pair.class_.replace("_", " "), 20)
-        rest = self.width - 10 - len(text) - len(said)
+        class_ = words.plain(pair.class_.replace("_", " "), 20)
+        rest = self.width - 10 - len(text) - len(class_)
         return line(
             (" pair     ", "label"),
             text,
-            (said, STATUS_STYLES.get(pair.status, "unknown")),
-            fit(f"{value}{ports}{over}{of}", max(rest, 0)),
+            status_span(pair.status, class_),
+            fit(f"{value}{ports}{over}{groups}", max(rest, 0)),
         )
 
 
 def _readings(found: Table, transpose: bool, width: int) -> list[Line]:
     """What the square says, the label once."""
-    pieces = [piece for text in pairs.reading(found, transpose) for piece in wrap(text, width - 12)]
-    return [line((" reading  " if n == 0 else " " * 10, "label"), piece) for n, piece in enumerate(pieces)]
+    texts = pairs.reading(found, transpose)
+    return labelled(" reading  ", (piece for text in texts for piece in wrap(text, width - 12)))
 
 
 def _value(value: float, room: int, most: int) -> str:
@@ -226,9 +228,11 @@ def _legend(found: Table, scale: Scale | None) -> str:
         unit = next((p.unit for p in every if p.unit), "")
         least, most = words.figure(scale.low), words.figure(scale.high)
         return f"least {least}, most {most} {words.plain(unit, 20)}   v status   = itself"
-    seen = dict.fromkeys((pairs.letter(p), words.plain(p.class_.replace("_", " "), 20)) for p in every)
+    classes = dict.fromkeys((pairs.letter(p), words.plain(p.class_.replace("_", " "), 20)) for p in every)
     more = "   v values" if any(p.value is not None for p in every) else ""
-    return "   ".join([f"{mark} {word}" for mark, word in seen] + ["= itself", "blank not measured"]) + more
+    return (
+        "   ".join([f"{mark} {word}" for mark, word in classes] + ["= itself", "blank not measured"]) + more
+    )
 
 
 def _common(names: Sequence[str]) -> int:

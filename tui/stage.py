@@ -42,14 +42,7 @@ SCREEN_ACTIONS = ("matrix", "pairs", "node", "diff")
 
 
 class Stage(App[None], inherit_bindings=False):
-    """Draws `state` as seen from `where`, and says what is under the cursor.
-
-    known: the report of the state, by its keys. base: the report that the Diff screen compares with;
-    base_chosen: whether somebody named it. agreed:
-    whether a stranger's report may be run again; agreed_costs: what checks may cost the nodes (Check.cost).
-    exported: scripts for standard output. files: what was written here. narrowed_from: the screen that a
-    narrow window has no room for, and a wider one shows again.
-    """
+    """Draws `state` as seen from `where`, and says what is under the cursor."""
 
     def __init__(
         self,
@@ -64,28 +57,29 @@ class Stage(App[None], inherit_bindings=False):
     ) -> None:
         super().__init__()
         self.state = state or State()
+        # The report of the state, by its keys.
         self.known = Known(self.state.report, self.state.log) if self.state.report else None
         self.where = Where()
         self.runner = runner
         self.events: deque[Event] = runner.events if runner else deque()
         self.path = path
-        self.base: Report | None = None
+        self.base: Report | None = None  # what the Diff screen compares with
         self.base_name = ""
-        self.base_chosen = False
+        self.base_chosen = False  # whether somebody named it
         self.picture = square.Picture([], [])
-        self.narrowed_from = ""
+        self.narrowed_from = ""  # the screen that this window is too narrow for; a wider one shows it again
         self.export = export
         self.export_to_stdout = export_to_stdout
-        self.exported: list[str] = []
-        self.files: set[Path] = set()
+        self.exported: list[str] = []  # scripts for standard output
+        self.files: set[Path] = set()  # what was written here
         self.left_behind: list[str] = []
-        self.agreed = runner is None or not runner.question
-        self.agreed_costs: frozenset[str] = frozenset()
+        self.agreed = runner is None or not runner.question  # whether nodes may be contacted
+        self.agreed_costs: frozenset[str] = frozenset()  # what checks may cost the nodes (Check.cost)
         self.clock = now
         self.light = light
         self.spin = 0
         self.regrouped = 0.0
-        self.said = ""
+        self.status = ""
 
     def find_widgets(self) -> None:
         """The main screen has its widgets."""
@@ -216,9 +210,9 @@ class Stage(App[None], inherit_bindings=False):
 
     # Where to look
 
-    def show_view(self, view: str, *, line: Hashable = None, keep: bool = True, **about: Any) -> None:
-        """Another screen, with the cursor on a line; about: see where.goto."""
-        self.where = where.goto(self.where, view, left=self.page.key, keep=keep, **about)
+    def show_view(self, view: str, *, line: Hashable = None, keep: bool = True, **fields: Any) -> None:
+        """Another screen, with the cursor on a line; fields: see where.goto."""
+        self.where = where.goto(self.where, view, left=self.page.key, keep=keep, **fields)
         self.draw(top=True, key=line)
 
     def point(self, spot: Spot | None) -> None:
@@ -319,9 +313,9 @@ class Stage(App[None], inherit_bindings=False):
         """The keys that help where there is no report."""
         keys = []
         if self.runner is not None and self.bad_input:
-            place = self.runner.editor()
-            if place is not None:
-                keys.append(f"enter opens {words.plain(place[0], 60)} in your editor")
+            editor = self.runner.editor()
+            if editor is not None:
+                keys.append(f"enter opens {words.plain(editor[0], 60)} in your editor")
             if self.runner.formats:
                 keys.append(f"tab reads it as another format than {words.plain(self.runner.formats[0], 20)}")
         if self.runner is not None:
@@ -336,16 +330,16 @@ class Stage(App[None], inherit_bindings=False):
             changed = diff(self.base, report)
         except InputError as error:  # pairs that are damaged in their file
             return [Line(), line(f"   {words.plain(str(error), 300)}")]
-        shown = compare.page(changed, self.base, report, width, changes_only=changes_only)
+        lines = compare.page(changed, self.base, report, width, changes_only=changes_only)
         base, other = f" base: {words.plain(self.base_name, 100)}", "   (b chooses another)"
-        return [line((base + other if len(base + other) < width else base, "dim")), *shown]
+        return [line((base + other if len(base + other) < width else base, "dim")), *lines]
 
     def draw_matrix(self) -> None:
         """Rows in their order, filtered and grouped, in the matrix."""
         cells = self.state.cells
         # What stands around the rows: title, screens, head, legend, cell, rule and keys.
-        around = 13 if self.size.height >= DETAIL_FROM else 9
-        look = where.fitted(self.where, cells, self.size.height - around)
+        others = 13 if self.size.height >= DETAIL_FROM else 9
+        look = where.fitted(self.where, cells, self.size.height - others)
         self.regrouped = time.monotonic()
         rows = rows_of(self.state, self.known, look)
         cursor = self.matrix.show(
@@ -393,7 +387,9 @@ class Stage(App[None], inherit_bindings=False):
         self.bar("panel").show([*panel, rule(width)] if panel else [])
         if self.where.view not in ("matrix", "pairs"):
             self.bar("detail").show([])
-        status = [line((f" {piece}", "head")) for piece in wrap(self.said, width - 2)] if self.said else []
+        status = (
+            [line((f" {piece}", "head")) for piece in wrap(self.status, width - 2)] if self.status else []
+        )
         self.bar("status").show([rule(width, self._below()), *status])
         self.bar("keys").show(*frame.footer(self._mode(), self.allowed, width, self._hints()))
 
@@ -413,7 +409,7 @@ class Stage(App[None], inherit_bindings=False):
     def _hints(self) -> dict[str, str]:
         """What keys do for the line under the cursor and in this state, where that has another name."""
         hints = dict(HINTS.get(self._mode(), {}))
-        if self.where.held:
+        if self.where.paused:
             hints["pause"] = "p go on"
         key, item = self.page.key, self.cause
         if self.where.view == "cause" and isinstance(key, tuple) and key[0] == "verify":
@@ -427,7 +423,7 @@ class Stage(App[None], inherit_bindings=False):
 
     def say(self, text: str) -> None:
         """One line of our own above the keys; the next key takes it away."""
-        self.said = words.plain(text, 400)
+        self.status = words.plain(text, 400)
         if self.drawn:
             self.draw_bars()
 
@@ -475,7 +471,7 @@ class Stage(App[None], inherit_bindings=False):
 
         self.push_screen(Ask(question), answered)
 
-    def asked(self, text: str, style: str = "", indent: int = 1) -> list[Line]:
+    def question_lines(self, text: str, style: str = "", indent: int = 1) -> list[Line]:
         """Text for a question, in lines that fit into its box."""
         pieces = wrap(text, min(self.size.width - 16, 96))
         return [line((" " * indent + piece, style)) for piece in pieces]

@@ -4,10 +4,12 @@ A status is its letter (see `netdoctor.report.words.LETTERS`); two more stand in
 filled: ``~`` for a result that is under way and a space for one that has not begun.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
+from string import digits
 
 from netdoctor.report import words
 from netdoctor.report.model import Cause, Report, Result, TargetRecord
@@ -15,9 +17,9 @@ from netdoctor.tui.events import Began, Ended, Event, Failed, NodeDone, Phase
 
 # Badness of letters, worst last; a cell that waits for its first value says least.
 ORDER = " -.b~!?X"
-RANK = {letter: place for place, letter in enumerate(ORDER)}
+RANK = {letter: rank for rank, letter in enumerate(ORDER)}
 _RANK_OF_BYTE = bytes(RANK.get(chr(code), 0) for code in range(256))
-TROUBLE = frozenset("X!?")
+BAD = frozenset("X!?")
 SORTS = ("worst", "listed", "name")
 GROUPS_ABOVE = 60
 LOG_NUMBERS = 10_000  # causes that logs name have numbers above it, and no report has so many
@@ -43,28 +45,19 @@ class Cells:
 
 @dataclass(frozen=True, slots=True)
 class PhaseState:
-    """done of total; began, ended and budget_ends in the seconds of the events, ended None while it goes on.
-
-    budget_ends: when the experiments with a time budget mean to be over.
-    """
+    """A phase of the engine. Moments are in the seconds of the events."""
 
     name: str
     done: int
     total: int
     began: float
-    ended: float | None = None
-    budget_ends: float | None = None
+    ended: float | None = None  # None while it goes on
+    budget_ends: float | None = None  # when experiments with a time budget mean to be over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Everything the screens show that is not a matter of where somebody looks.
-
-    answered: nodes that gave their first answer, with the second at which they did. busy: indices into
-    cells.cells that are being measured again; running: which checks and nodes these are. stamp counts changes
-    of the report, for caches. numbers: of each cause that was ever shown, by its key, see Known.key_of.
-    log: causes that logs name, numbered from LOG_NUMBERS + 1; they are no part of any report.
-    """
+    """Everything the screens show that is not a matter of where somebody looks."""
 
     cells: Cells = field(default_factory=Cells)
     report: Report | None = None
@@ -75,15 +68,15 @@ class State:
     began: float = 0.0
     now: float = 0.0
     phases: tuple[PhaseState, ...] = ()
-    answered: Mapping[str, float] = field(default_factory=dict)
+    answered: Mapping[str, float] = field(default_factory=dict)  # node to the second of its first answer
     troubled: tuple[str, ...] = ()
     news: tuple[str, ...] = ()
-    busy: frozenset[int] = frozenset()
-    running: str = ""
+    busy: frozenset[int] = frozenset()  # indices into cells.cells that are being measured again
+    running: str = ""  # which checks and nodes these are
     message: str = ""
-    stamp: int = 0
-    numbers: Mapping[str, int] = field(default_factory=dict)
-    log: tuple[Cause, ...] = ()
+    stamp: int = 0  # counts changes of the report
+    numbers: Mapping[str, int] = field(default_factory=dict)  # of each cause ever shown, by Known.key_of
+    log: tuple[Cause, ...] = ()  # causes that logs name, from LOG_NUMBERS + 1 on; part of no report
 
     @property
     def live(self) -> bool:
@@ -108,12 +101,12 @@ def fold(state: State, events: Iterable[Event]) -> State:
             row, column, letter = event
             if changed is None:
                 changed = bytearray(state.cells.cells)
-            place = row * width + column
-            if row >= 0 and 0 <= column < width and place < len(changed):
-                changed[place] = ord(letter)
+            index = row * width + column
+            if row >= 0 and 0 <= column < width and index < len(changed):
+                changed[index] = ord(letter)
                 if state.busy:
                     busy = set(state.busy) if busy is None else busy
-                    busy.discard(place)
+                    busy.discard(index)
         elif isinstance(event, NodeDone):
             answered = dict(state.answered) if answered is None else answered
             answered[event.node] = event.at
@@ -188,9 +181,9 @@ def _turn(state: State, event: Began | Ended | Failed) -> State:
 def _running(cells: Cells, event: Began) -> str:
     """The checks and nodes of a re-run, the check that was asked for first."""
     checks = "all checks"
-    if event.asked:
-        more = f" +{len(event.asked) - 1}" if len(event.asked) > 1 else ""
-        checks = f"{words.plain(event.asked[0], 40)}{more}"
+    if event.requested:
+        more = f" +{len(event.requested) - 1}" if len(event.requested) > 1 else ""
+        checks = f"{words.plain(event.requested[0], 40)}{more}"
     few = len(event.nodes) < len(cells.nodes) or len(event.nodes) == 1
     return f"{checks} on {words.fold(event.nodes[:200], 40) if few else f'all {len(event.nodes)} nodes'}"
 
@@ -209,17 +202,17 @@ def _busy(cells: Cells, event: Began) -> frozenset[int]:
 
 def _phase(state: State, event: Phase) -> State:
     phases = list(state.phases)
-    place = next((i for i, phase in enumerate(phases) if phase.name == event.name), None)
+    index = next((i for i, phase in enumerate(phases) if phase.name == event.name), None)
     over = event.total > 0 and event.done >= event.total
-    if place is None:
+    if index is None:
         # Phases follow each other: a new one ends the one before.
         phases = [replace(p, ended=p.ended if p.ended is not None else event.at) for p in phases]
         ends = None if event.left is None else event.at + event.left
         ended = event.at if over else None
         phases.append(PhaseState(event.name, event.done, event.total, event.at, ended, ends))
     else:
-        known = phases[place]
-        phases[place] = replace(
+        known = phases[index]
+        phases[index] = replace(
             known,
             done=event.done if event.done or not over else known.done,
             total=event.total or known.total,
@@ -259,8 +252,8 @@ def numbered(
     for key, cause in found.items():
         number = known.get(key)
         if number is None and before is not None:
-            taken = {*given.values(), *(known[other] for other in found if other in known)}
-            number = next((c.id for c in before.causes if _same(c, cause) and c.id not in taken), None)
+            used = {*given.values(), *(known[other] for other in found if other in known)}
+            number = next((c.id for c in before.causes if _same(c, cause) and c.id not in used), None)
         if number is None:
             number = max(known.values()) + 1 if numbers else cause.id
         known[key] = given[cause.id] = number
@@ -287,8 +280,8 @@ def _same(one: Cause, other: Cause) -> bool:
 
 def by_family(checks: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """(check, family) pairs with families together, in the order in which they first come."""
-    place = {family: i for i, family in enumerate(dict.fromkeys(family for _, family in checks))}
-    return sorted(checks, key=lambda pair: place[pair[1]])
+    index = {family: i for i, family in enumerate(dict.fromkeys(family for _, family in checks))}
+    return sorted(checks, key=lambda pair: index[pair[1]])
 
 
 def cells_of(report: Report, families: Mapping[str, str]) -> Cells:
@@ -311,10 +304,10 @@ def cells_of(report: Report, families: Mapping[str, str]) -> Cells:
 def keyed(causes: Iterable[Cause]) -> dict[str, Cause]:
     """Causes by what stays the same in the next report: the fingerprint, with a number where it repeats."""
     found: dict[str, Cause] = {}
-    seen: Counter[str] = Counter()
+    count: Counter[str] = Counter()
     for cause in causes:
-        again = seen[cause.fingerprint]
-        seen[cause.fingerprint] += 1
+        again = count[cause.fingerprint]
+        count[cause.fingerprint] += 1
         found[f"{cause.fingerprint} {again}" if again else cause.fingerprint] = cause
     return found
 
@@ -366,10 +359,10 @@ class Known:
 
     def causes_of(self, node: str) -> list[Cause]:
         """The causes with which a node has to do, its own first."""
-        named = self.by_node.get(node, ())
-        own = [c for c in self.report.causes if node in self.members[c.id]]
-        rest = [c for c in self.report.causes if c.id in named and node not in self.members[c.id]]
-        return own + rest
+        waiting = self.by_node.get(node, ())
+        direct = [c for c in self.report.causes if node in self.members[c.id]]
+        rest = [c for c in self.report.causes if c.id in waiting and node not in self.members[c.id]]
+        return direct + rest
 
     @cached_property
     def members(self) -> dict[int, frozenset[str]]:
@@ -392,14 +385,14 @@ class Group:
     letters: bytes
 
 
-def columns_of(cells: Cells, wanted: Sequence[int] | None = None) -> Sequence[int]:
-    return range(len(cells.checks)) if wanted is None else wanted
+def columns_of(cells: Cells, columns: Sequence[int] | None = None) -> Sequence[int]:
+    return range(len(cells.checks)) if columns is None else columns
 
 
 def letters_of(cells: Cells, row: int, columns: Sequence[int] | None) -> bytes:
     """The letters of a node in some columns, None for all."""
-    whole = cells.row(row)
-    return whole if columns is None else bytes(whole[column] for column in columns)
+    letters = cells.row(row)
+    return letters if columns is None else bytes(letters[column] for column in columns)
 
 
 def worst(letters: bytes) -> str:
@@ -409,15 +402,10 @@ def worst(letters: bytes) -> str:
     return ORDER[max(letters.translate(_RANK_OF_BYTE))]
 
 
-def badness(letters: bytes) -> tuple[int, int, int, int, int]:
+@lru_cache(4096)
+def badness(letters: bytes) -> tuple[int, ...]:
     """A key that sorts worse rows first: by fails, unknowns, warnings, waiting, skips."""
-    return (
-        -letters.count(b"X"),
-        -letters.count(b"?"),
-        -letters.count(b"!"),
-        -letters.count(b"b"),
-        -letters.count(b"-"),
-    )
+    return tuple(-letters.count(letter) for letter in b"X?!b-")
 
 
 def arranged(
@@ -436,64 +424,31 @@ def arranged(
     elif sort == "check" and by is not None:
         chosen.sort(key=lambda row: -RANK.get(cells.letter(row, by), 0))
     elif sort == "worst":
-        keys: dict[bytes, tuple[int, ...]] = {}
-        letters = {row: letters_of(cells, row, columns) for row in chosen}
-        for key in letters.values():
-            if key not in keys:
-                keys[key] = badness(key)
-        chosen.sort(key=lambda row: keys[letters[row]])
+        chosen.sort(key=lambda row: badness(letters_of(cells, row, columns)))
     return chosen[::-1] if reverse else chosen
 
 
 def natural(name: str) -> list[tuple[int, int, str]]:
     """A sort key under which n2 comes before n10."""
-    parts: list[tuple[int, int, str]] = []
-    digits, other = "", ""
-    for char in name[:200] + "\0":
-        if char.isascii() and char.isdigit():
-            if other:
-                parts.append((1, 0, other))
-                other = ""
-            digits += char
-        else:
-            if digits:
-                parts.append((0, int(digits), digits))
-                digits = ""
-            other += char
-    return [*parts, (1, 0, other)]
+    parts = filter(None, re.split("([0-9]+)", name[:200] + "\0"))
+    return [(0, int(part), part) if part[0] in digits else (1, 0, part) for part in parts]
 
 
 def grouped(cells: Cells, rows: Sequence[int], columns: Sequence[int] | None = None) -> list[Group]:
     """Rows whose letters are equal, together, in the order of their first members."""
     groups: dict[bytes, list[int]] = {}
-    width = len(cells.checks)
-    data = cells.cells
-    if columns is None:
-        for row in rows:
-            groups.setdefault(data[row * width : (row + 1) * width], []).append(row)
-    else:
-        for row in rows:
-            groups.setdefault(bytes([data[row * width + c] for c in columns]), []).append(row)
+    for row in rows:
+        groups.setdefault(letters_of(cells, row, columns), []).append(row)
     return [Group(tuple(members), letters) for letters, members in groups.items()]
 
 
 def uniform(cells: Cells) -> frozenset[int]:
     """Columns in which every node says the same: they tell nodes apart from nothing."""
-    width = len(cells.checks)
-    nodes = len(cells.nodes)
-    if nodes < 2:
-        return frozenset()
-    found = set()
-    for column in range(width):
-        first = cells.cells[column : column + 1]
-        if cells.cells[column::width].count(first) == nodes:
-            found.add(column)
-    return frozenset(found)
-
-
-def tally(cells: Cells) -> dict[str, int]:
-    """How many results have each letter."""
-    return {letter: cells.cells.count(letter.encode()) for letter in ORDER}
+    width, nodes = len(cells.checks), len(cells.nodes)
+    columns = (cells.cells[column::width] for column in range(width))
+    return frozenset(
+        n for n, letters in enumerate(columns) if nodes > 1 and letters.count(letters[:1]) == nodes
+    )
 
 
 def not_green(cells: Cells) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -511,11 +466,11 @@ def slow(state: State, least_s: float = 2.0) -> tuple[float, float, tuple[str, .
     times = sorted(at - state.began for at in state.answered.values())
     if not waiting or not times or not state.scanning or state.partial:
         return None
-    usual = times[len(times) // 2]
-    taken = state.now - state.began
-    if taken < max(least_s, 3 * usual) or len(waiting) > len(times):
+    typical = times[len(times) // 2]
+    elapsed = state.now - state.began
+    if elapsed < max(least_s, 3 * typical) or len(waiting) > len(times):
         return None
-    return taken, usual, tuple(waiting)
+    return elapsed, typical, tuple(waiting)
 
 
 def left_s(state: State) -> tuple[str, float] | None:

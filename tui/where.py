@@ -27,57 +27,47 @@ class Spot(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A screen to come back to. line: the key of the line that the cursor was on."""
+    """A screen to come back to."""
 
     view: str
     cause: str | None
     cell: Spot | None
     group: tuple[str, ...]
     sought: str
-    line: Hashable
+    line: Hashable  # the key of the line under the cursor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where:
-    """cause: key of the cause that the screens ``cause`` and ``evidence`` are about (see Known.key_of).
-
-    cell: whose evidence is shown, None for that of the whole cause; without a check, of the cause on that
-    node. kind: what the pairs screen shows. path: over which of the job's, '' for the worst of all. column: a
-    node of the column under the cursor of the pairs, '' for that of the worst of the row. group: the nodes
-    whose pairs are shown one by one. sought: the filter of this screen, where it is not the matrix; filter:
-    that of the matrix. cursor: the cell under the cursor of the matrix, None before its first picture;
-    before_filter: where it was when typing began. by: the check that rows are sorted by, None for `sort`.
-    colour: the check that the overview shows, None for the worst. anchor: the node marked last. held: the
-    picture stands still. following: the cursor goes to new problems.
-    """
+    """Where somebody looks, and how."""
 
     view: str = "causes"
     back: tuple[Step, ...] = ()
-    cause: str | None = None
-    cell: Spot | None = None
-    kind: str = ""
-    path: str = ""
-    column: str = ""
-    group: tuple[str, ...] = ()
-    sought: str = ""
+    cause: str | None = None  # what the screens ``cause`` and ``evidence`` show, by Known.key_of
+    cell: Spot | None = None  # whose evidence is shown: without a check, that of the cause on this node
+    kind: str = ""  # what the pairs screen shows
+    path: str = ""  # over which of the job's paths, '' for the worst of all
+    column: str = ""  # a node of the column under the cursor of the pairs, '' for that of the worst
+    group: tuple[str, ...] = ()  # the nodes whose pairs are shown one by one
+    sought: str = ""  # the filter of this screen, where it is not the matrix
     values: bool = False
     transposed: bool = False
     changes_only: bool = False
-    cursor: Spot | None = None
+    cursor: Spot | None = None  # of the matrix, None before its first picture
     zoom: str = "rows"
     zoom_chosen: bool = False
     sort: str = SORTS[0]
-    by: str | None = None
+    by: str | None = None  # the check that rows are sorted by, None for `sort`
     reversed: bool = False
     wide: bool = False
     faults: bool = False
-    filter: str = ""
-    before_filter: Spot | None = None
-    colour: str | None = None
+    filter: str = ""  # of the matrix
+    before_filter: Spot | None = None  # the cursor when typing began
+    colour: str | None = None  # the check that the overview shows, None for the worst
     marks: frozenset[str] = frozenset()
-    anchor: str | None = None
-    held: bool = False
-    following: bool = False
+    anchor: str | None = None  # the node marked last
+    paused: bool = False  # the picture stands still
+    following: bool = False  # the cursor goes to new problems
 
 
 def fitted(where: Where, cells: Cells, room: int) -> Where:
@@ -90,15 +80,15 @@ def fitted(where: Where, cells: Cells, room: int) -> Where:
 # Screens
 
 
-def goto(where: Where, view: str, *, left: Hashable = None, keep: bool = True, **about: Any) -> Where:
-    """Another screen. about: fields of Where that it is about. left: the line that the cursor leaves.
+def goto(where: Where, view: str, *, left: Hashable = None, keep: bool = True, **fields: Any) -> Where:
+    """Another screen. fields: of Where, what it is about. left: the line that the cursor leaves.
 
     keep: whether Escape comes back here.
     """
     step = Step(where.view, where.cause, where.cell, where.group, where.sought, left)
     back = (*where.back, step)[-STEPS_KEPT:] if keep and view != where.view else where.back
     sought = where.sought if view == where.view else ""
-    return replace(where, view=view, back=back, **{"sought": sought, **about})
+    return replace(where, view=view, back=back, **{"sought": sought, **fields})
 
 
 def returned(where: Where) -> tuple[Where, Hashable]:
@@ -106,14 +96,14 @@ def returned(where: Where) -> tuple[Where, Hashable]:
     if not where.back:
         return replace(where, view="causes"), None
     *rest, step = where.back
-    about = {name: getattr(step, name) for name in ("view", "cause", "cell", "group", "sought")}
-    return replace(where, back=tuple(rest), **about), step.line
+    fields = {name: getattr(step, name) for name in ("view", "cause", "cell", "group", "sought")}
+    return replace(where, back=tuple(rest), **fields), step.line
 
 
-def carried(where: Where, before: Cells, now: Cells, known: Known | None, *, whole: bool) -> Where:
+def carried(where: Where, before: Cells, now: Cells, known: Known | None, *, everything: bool) -> Where:
     """`where` in another report: what still has a meaning there stays.
 
-    known: None for the matrix of a scan that begins. whole: everything was scanned, not some cells of a
+    known: None for the matrix of a scan that begins. everything: all was scanned, not some cells of a
     report; then the causes come first.
     """
     if before.nodes != now.nodes:
@@ -121,7 +111,7 @@ def carried(where: Where, before: Cells, now: Cells, known: Known | None, *, who
         where = replace(where, marks=marks, zoom_chosen=False)
     if known is None:
         return where
-    if whole:
+    if everything:
         where = replace(where, view="causes", back=())
     where = replace(
         where,
@@ -144,8 +134,8 @@ def lost(before: Where, now: Where) -> bool:
 
 def zoomed(where: Where, by: int) -> Where:
     """Nearer to single rows (by = -1), or to the overview (1)."""
-    place = OUTWARD.index(where.zoom) + by
-    return replace(where, zoom=OUTWARD[min(max(place, 0), len(OUTWARD) - 1)], zoom_chosen=True)
+    index = OUTWARD.index(where.zoom) + by
+    return replace(where, zoom=OUTWARD[min(max(index, 0), len(OUTWARD) - 1)], zoom_chosen=True)
 
 
 def next_zoom(where: Where) -> Where:
@@ -219,5 +209,5 @@ def next_path(where: Where, paths: Sequence[str]) -> Where:
 
 def _after(one: T, every: Sequence[T]) -> T:
     """The one that comes after `one`, round and round; for something unknown, what comes after the first."""
-    place = every.index(one) if one in every else 0
-    return every[(place + 1) % len(every)]
+    index = every.index(one) if one in every else 0
+    return every[(index + 1) % len(every)]

@@ -125,10 +125,10 @@ class Page(ScrollView, can_focus=True, inherit_bindings=False):
         heads: how many lines do not scroll.
         """
         self._heads = heads
-        wanted = key if key is not None or top else self.key
+        target = key if key is not None or top else self.key
         self.lines = list(lines)
         self._stops = [i for i, one in enumerate(self.lines) if one.key is not None]
-        match = next((i for i in self._stops if self.lines[i].key == wanted), None) if wanted else None
+        match = next((i for i in self._stops if self.lines[i].key == target), None) if target else None
         if match is None:
             match = next((i for i in self._stops if not top and i >= self.at), None)
         if match is None:
@@ -145,8 +145,8 @@ class Page(ScrollView, can_focus=True, inherit_bindings=False):
         if not self._stops:
             self.scroll_relative(y=by, animate=False)
             return
-        place = self._stops.index(self.at) if self.at in self._stops else 0
-        target = place + by
+        position = self._stops.index(self.at) if self.at in self._stops else 0
+        target = position + by
         # Text above the first and below the last stop has to be reached, too.
         if target < 0:
             self.scroll_to(y=0, animate=False)

@@ -69,7 +69,7 @@ def copied(report: Report, cause: dict[str, Any], number: int) -> str:
     app = application(report)
     below = [one.id for one in report.causes].index(cause["id"])
     drive(app, (120, 40), *["down"] * below, "enter", *["down"] * number, "y")
-    assert app.clipboard, app.said
+    assert app.clipboard, app.status
     return app.clipboard
 
 

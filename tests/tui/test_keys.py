@@ -162,7 +162,7 @@ def test_problems_are_hits_after_a_filter() -> None:
 
 
 def test_no_problem_is_said() -> None:
-    assert "no node has trouble" in press("2", "n", report=sample_report("ready")).said
+    assert "no node has trouble" in press("2", "n", report=sample_report("ready")).status
 
 
 # Copying
@@ -172,7 +172,7 @@ def test_copy_fix() -> None:
     app = press("y")
     assert app.clipboard.startswith("ssh gpu-a03 'sudo firewall-cmd")
     assert app.clipboard.count("\n") == 1
-    assert "copied fix of [1]" in app.said
+    assert "copied fix of [1]" in app.status
 
 
 def test_copy_the_fix_under_the_cursor() -> None:
@@ -184,13 +184,13 @@ def test_copy_the_fix_under_the_cursor() -> None:
     causes = (dataclasses.replace(first, fixes=(first.fixes[0], fix)), *report.causes[1:])
     app = press("enter", "down", "y", report=dataclasses.replace(report, causes=causes))
     assert app.clipboard == "second\n"
-    assert "fix 2 of 2" in app.said
+    assert "fix 2 of 2" in app.status
 
 
 def test_a_copy_says_where_its_line_belongs() -> None:
     app = press("down", "enter", "y")
     assert app.clipboard == "export NCCL_SOCKET_IFNAME=eth0,ens10f0np0\n"
-    assert "fix of [2], 1 line, in train.env" in app.said
+    assert "fix of [2], 1 line, in train.env" in app.status
 
 
 def test_copy_fix_from_the_matrix_and_without_one() -> None:
@@ -199,7 +199,7 @@ def test_copy_fix_from_the_matrix_and_without_one() -> None:
     bare = dataclasses.replace(report, causes=(dataclasses.replace(report.causes[0], fixes=()),))
     app = press("y", report=bare)
     assert app.clipboard == ""
-    assert "no command" in app.said
+    assert "no command" in app.status
 
 
 def test_copy_all_is_markdown() -> None:
@@ -382,7 +382,7 @@ def test_mark_and_range() -> None:
 
 def test_tab_shows_one_check_in_the_overview() -> None:
     assert seen(["2", "z", "tab"], lambda app: app.where.colour) is not None
-    assert "overview" in press("2", "tab").said
+    assert "overview" in press("2", "tab").status
 
 
 # Pairs and diff
@@ -424,7 +424,7 @@ def test_o_goes_through_the_paths_of_pairs() -> None:
         "eth1",
         "",
     ]
-    assert "one path" in press("3", "o").said
+    assert "one path" in press("3", "o").status
 
 
 def test_base_is_chosen_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -433,7 +433,7 @@ def test_base_is_chosen_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     lines = drive(application(rich_report()), WINDOW, "6", "b", "enter")
     assert any("READY -> NOT READY" in line for line in lines)
     app = press("6", "b", *type_text("none.json"), "enter")
-    assert "no such file" in app.said
+    assert "no such file" in app.status
 
 
 def test_a_link_to_nothing_is_no_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -491,7 +491,7 @@ def test_rerun_of_what_is_not_green_and_of_everything() -> None:
 
 
 def test_no_rerun_without_a_runner_and_during_a_scan() -> None:
-    assert "does not say how" in press("r").said
+    assert "does not say how" in press("r").status
     runner = FakeRunner(scanning)
     press("ctrl+r", lambda app, pilot: app.drain(), "ctrl+r", runner=runner)
     assert len(runner.asked) == 1
@@ -555,7 +555,7 @@ def test_pause_stop_and_follow() -> None:
     app = press("2", "p", more, runner=runner, begin=Request())
     assert list(runner.events) == late  # held back
     app = press("2", "p", more, "p", more, runner=FakeRunner(scanning), begin=Request())
-    assert not app.where.held
+    assert not app.where.paused
     press("2", "x", runner=runner, begin=Request())
     assert runner.stopped == 1
     runner = FakeRunner(scanning)
@@ -567,7 +567,7 @@ def test_pause_stop_and_follow() -> None:
 def test_scan_keys_say_when_there_is_no_scan() -> None:
     for name in ("pause", "stop"):
         app = press(lambda app, pilot, name=name: app.act(name))
-        assert "no scan" in app.said
+        assert "no scan" in app.status
 
 
 def test_shell_runs_what_the_runner_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -607,7 +607,7 @@ def test_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     app = press("ctrl+s")
     assert Path("netdoctor-report.json").exists()
-    assert "saved" in app.said
+    assert "saved" in app.status
 
 
 # Help, palette, end

@@ -97,7 +97,7 @@ def test_each_path_is_shown_by_itself() -> None:
         ("eth1", ["fail"], "over eth1"),
         ("gone", ["fail", "pass"], "the worst of 2 paths"),
     ):
-        assert [p.status for p in pairs.shown(report, "net.ports", path)] == tried
+        assert [p.status for p in pairs.pairs_on(report, "net.ports", path)] == tried
         assert said in square.page(report, "net.ports", 100, path=path).lines[1].text
         assert said in pairs.detail(report, "net.ports", ("a",), 100, path)[1].text
 

@@ -297,11 +297,11 @@ def test_the_end_of_a_scan_is_taken_in_though_the_picture_is_held(end: Event) ->
     app = application(runner=runner, begin=Request())
 
     def ends(app: NetdoctorApp, pilot: Any) -> None:
-        assert app.where.held
+        assert app.where.paused
         runner.events.extend([(0, 0, "X"), end])
 
     drive(app, (100, 30), settle, "p", ends, settle, "q")
-    assert not app.where.held
+    assert not app.where.paused
     assert not app.state.scanning
     assert app.state.report is (end.report if isinstance(end, Ended) else None)
     assert app._exit  # without a question: there is no scan to stop
@@ -455,7 +455,7 @@ def test_rerun_shows_what_is_under_way_and_keeps_the_old_value_below() -> None:
         began(report, partial=True),
         nodes=("gpu-a03",),
         checks=(("net.paths", "net"), ("net.ports", "net")),
-        asked=("net.ports",),
+        requested=("net.ports",),
     )
     runner = FakeRunner(lambda request, known: [part, Phase(NOON + 2, "ports", 1, 4)])
     times = iter([NOON, NOON, NOON, NOON + 2])

@@ -23,8 +23,8 @@ def renumbered(report: Report, gone: str = "") -> Report:
     return replace(report, causes=tuple(replace(c, id=n) for n, c in enumerate(causes, 7)))
 
 
-def carried(look: Where, after: Report, *, whole: bool = False) -> Where:
-    return where.carried(look, CELLS, opened(after).cells, Known(after), whole=whole)
+def carried(look: Where, after: Report, *, everything: bool = False) -> Where:
+    return where.carried(look, CELLS, opened(after).cells, Known(after), everything=everything)
 
 
 # Screens
@@ -76,7 +76,7 @@ def test_screens_of_a_cause_that_is_gone_are_not_returned_to() -> None:
 
 def test_after_a_scan_of_everything_the_causes_come_first() -> None:
     look = where.goto(where.goto(Where(), "matrix"), "cause", cause=FIRST)
-    now = carried(look, REPORT, whole=True)
+    now = carried(look, REPORT, everything=True)
     assert (now.view, now.back, now.cause) == ("causes", (), FIRST)
 
 

@@ -32,10 +32,10 @@ def copy_fix(stage: Stage) -> None:
         stage.say(f"{mark(item)} has no command to copy; Y copies the whole cause")
         return
     lines = words.fix_commands(fixes[number], every=True)
-    of = f" {number + 1} of {len(fixes)}" if len(fixes) > 1 else ""
+    ordinal = f" {number + 1} of {len(fixes)}" if len(fixes) > 1 else ""
     name = "look" if fixes[number].kind == "look" else "fix"
     where = words.plain(fixes[number].where, 80) if fixes[number].kind in ("job", "console") else ""
-    what = [f"{name}{of} of {mark(item)}", words.number(len(lines), "line"), where]
+    what = [f"{name}{ordinal} of {mark(item)}", words.number(len(lines), "line"), where]
     copy(stage, "\n".join(lines) + "\n", ", ".join(filter(None, what)))
 
 

@@ -25,10 +25,10 @@ def export(stage: Stage) -> None:
         return
     item = stage.cause if stage.where.view in ("cause", "evidence") else None
     script = fixes_script(report, (item,) if item else report.causes)
-    whose = mark(item) if item else words.number(len(report.causes), "cause")
+    subject = mark(item) if item else words.number(len(report.causes), "cause")
     if stage.export_to_stdout and stage.export is None:
         stage.exported.append(script)
-        stage.say(f"the fixes of {whose} go to standard output at the end")
+        stage.say(f"the fixes of {subject} go to standard output at the end")
         return
     path = stage.export or _free_name(stage, "netdoctor-fixes", ".sh")
     try:
@@ -37,7 +37,7 @@ def export(stage: Stage) -> None:
         stage.say(f"{path}: {error.strerror or error}")
         return
     stage.files.add(path)
-    stage.say(f"wrote the fixes of {whose} to {path}; read it before you run it")
+    stage.say(f"wrote the fixes of {subject} to {path}; read it before you run it")
 
 
 @does("save")

@@ -1,7 +1,9 @@
-"""The matrix: what it shows, in which order, and the rows that are marked."""
+"""The matrix: what it shows, in which order, and the rows that are marked. Pairs: how they are drawn."""
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from netdoctor.tui import where
 from netdoctor.tui.actions.table import does
@@ -16,12 +18,32 @@ def _look(stage: Stage, move: Callable[[Where], Where]) -> None:
     stage.draw()
 
 
+def _toggle(field: str) -> Callable[[Where], Where]:
+    def move(look: Where) -> Where:
+        changed: dict[str, Any] = {field: not getattr(look, field)}
+        return replace(look, **changed)
+
+    return move
+
+
+# Actions that do no more than look at the matrix or at pairs in another way.
+MOVES: dict[str, Callable[[Where], Where]] = {
+    "zoom": where.next_zoom,
+    "zoom-in": lambda look: where.zoomed(look, -1),
+    "zoom-out": lambda look: where.zoomed(look, 1),
+    "sort": where.next_sort,
+    "reverse": _toggle("reversed"),
+    "wide": _toggle("wide"),
+    "values": _toggle("values"),
+    "transpose": _toggle("transposed"),
+}
+for _name, _move in MOVES.items():
+    does(_name)(partial(_look, move=_move))
+
+
 @does("faults")
 def faults(stage: Stage) -> None:
-    if stage.where.view == "diff":
-        _look(stage, lambda look: replace(look, changes_only=not look.changes_only))
-    else:
-        _look(stage, lambda look: replace(look, faults=not look.faults))
+    _look(stage, _toggle("changes_only" if stage.where.view == "diff" else "faults"))
 
 
 @does("filter")
@@ -41,29 +63,9 @@ def end_filter(stage: Stage, *, keep: bool) -> None:
     """The filter is typed: it stays, or goes."""
     stage.main_filter.display = False
     stage.where = where.filter_left(stage.where, keep=keep)
-    stage.said = ""
+    stage.status = ""
     stage.set_focus(None)
     stage.draw()
-
-
-@does("zoom")
-def zoom(stage: Stage) -> None:
-    _look(stage, where.next_zoom)
-
-
-@does("zoom-in")
-def zoom_in(stage: Stage) -> None:
-    _look(stage, lambda look: where.zoomed(look, -1))
-
-
-@does("zoom-out")
-def zoom_out(stage: Stage) -> None:
-    _look(stage, lambda look: where.zoomed(look, 1))
-
-
-@does("sort")
-def sort(stage: Stage) -> None:
-    _look(stage, where.next_sort)
 
 
 @does("sort-check")
@@ -72,32 +74,12 @@ def sort_check(stage: Stage) -> None:
     _look(stage, lambda look: replace(look, by=by))
 
 
-@does("reverse")
-def reverse(stage: Stage) -> None:
-    _look(stage, lambda look: replace(look, reversed=not look.reversed))
-
-
-@does("wide")
-def wide(stage: Stage) -> None:
-    _look(stage, lambda look: replace(look, wide=not look.wide))
-
-
 @does("colour")
 def colour(stage: Stage) -> None:
     if stage.where.zoom != "overview":
         stage.say("tab changes what the overview shows; z zooms there")
         return
     _look(stage, lambda look: where.next_colour(look, stage.matrix.telling))
-
-
-@does("next-problem")
-def next_problem(stage: Stage) -> None:
-    _problem(stage, 1)
-
-
-@does("previous-problem")
-def previous_problem(stage: Stage) -> None:
-    _problem(stage, -1)
 
 
 def _problem(stage: Stage, by: int) -> None:
@@ -110,6 +92,10 @@ def _problem(stage: Stage, by: int) -> None:
         stage.say("no node has trouble")
     else:
         stage.point(spot)
+
+
+does("next-problem")(partial(_problem, by=1))
+does("previous-problem")(partial(_problem, by=-1))
 
 
 @does("mark")

@@ -88,14 +88,16 @@ def run(stage: Stage, request: Request) -> None:
     will = {} if report is None else runner.will_run(request, report)
     costly = {check: cost for check, cost in will.items() if cost != "read-only"}
     costs = set(costly.values())
-    question = [] if stage.agreed else stage.asked(words.plain(runner.question, 600))
+    question = [] if stage.agreed else stage.question_lines(words.plain(runner.question, 600))
     if costs - stage.agreed_costs:
         every = f"all {len(stage.state.cells.nodes)} nodes"
         nodes = words.fold(request.nodes, 60) if request.nodes else every
         does_ = "open ports and load GPUs" if "loads-gpu" in costs else "open ports"
         does_ += ", write small files," if "writes-file" in costs else ""
-        shown = words.plain(", ".join(costly), 200)
-        question += stage.asked(f"{shown} will {does_} for a moment on {nodes} and their peers. Go on?")
+        names = words.plain(", ".join(costly), 200)
+        question += stage.question_lines(
+            f"{names} will {does_} for a moment on {nodes} and their peers. Go on?"
+        )
 
     def begin() -> None:
         stage.agreed = True
@@ -112,14 +114,14 @@ def run(stage: Stage, request: Request) -> None:
 def stop(stage: Stage) -> None:
     if stage.runner is not None:
         stage.runner.stop()
-        stage.where = replace(stage.where, held=False)
+        stage.where = replace(stage.where, paused=False)
         stage.say("stopping; what is known will be judged")
 
 
 @does("pause")
 def pause(stage: Stage) -> None:
-    stage.where = replace(stage.where, held=not stage.where.held)
-    stage.say("the picture is held; the scan goes on; p lets it go" if stage.where.held else "")
+    stage.where = replace(stage.where, paused=not stage.where.paused)
+    stage.say("the picture is held; the scan goes on; p lets it go" if stage.where.paused else "")
 
 
 @does("follow")

@@ -9,10 +9,10 @@ from netdoctor.tui.stage import Stage
 
 def edit_input(stage: Stage) -> None:
     """Open the host list that could not be used."""
-    place = stage.runner.editor() if stage.runner is not None else None
-    if place is None:
+    file = stage.runner.editor() if stage.runner is not None else None
+    if file is None:
         stage.say("no file to open here, or no editor: set EDITOR")
-    elif stage.lend_terminal(place[1]):
+    elif stage.lend_terminal(file[1]):
         stage.say("R reads it again and scans")
 
 
@@ -32,5 +32,5 @@ def shell(stage: Stage) -> None:
     if stage.agreed:
         go()
         return
-    command = stage.asked(words.escaped(shlex.join(argv)), "command", indent=3)
-    stage.ask([*stage.asked(words.plain(runner.question, 600)), *command], go)
+    command = stage.question_lines(words.escaped(shlex.join(argv)), "command", indent=3)
+    stage.ask([*stage.question_lines(words.plain(runner.question, 600)), *command], go)

@@ -23,7 +23,7 @@ def does(name: str) -> Callable[[Do], Do]:
 
 def act(stage: Stage, name: str) -> None:
     """Carry out an action by its id, or say why it cannot be done here and now."""
-    stage.said = ""
+    stage.status = ""
     action = BY_ID[name]
     if stage.allowed(action):
         DO[name](stage)

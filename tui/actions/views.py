@@ -2,7 +2,6 @@
 
 import contextlib
 import time
-from dataclasses import replace
 from pathlib import Path
 
 from netdoctor.report import LAST, history
@@ -25,18 +24,6 @@ def next_pairs(stage: Stage) -> None:
 @does("next-path")
 def next_path(stage: Stage) -> None:
     stage.where = where.next_path(stage.where, stage.paths)
-    stage.draw()
-
-
-@does("values")
-def values(stage: Stage) -> None:
-    stage.where = replace(stage.where, values=not stage.where.values)
-    stage.draw()
-
-
-@does("transpose")
-def transpose(stage: Stage) -> None:
-    stage.where = replace(stage.where, transposed=not stage.where.transposed)
     stage.draw()
 
 

@@ -1,6 +1,7 @@
 """From screen to screen, and from cause to cause."""
 
 from dataclasses import replace
+from functools import partial
 
 from netdoctor.tui import where
 from netdoctor.tui.actions.copy import copy_fix, copy_verify
@@ -12,19 +13,12 @@ from netdoctor.tui.stage import Stage
 from netdoctor.tui.where import Spot
 
 
-@does("causes")
-def causes(stage: Stage) -> None:
-    stage.show_view("causes")
+def _screen(stage: Stage, view: str) -> None:
+    stage.show_view(view)
 
 
-@does("matrix")
-def matrix(stage: Stage) -> None:
-    stage.show_view("matrix")
-
-
-@does("pairs")
-def pairs(stage: Stage) -> None:
-    stage.show_view("pairs")
+for _view in ("causes", "matrix", "pairs"):
+    does(_view)(partial(_screen, view=_view))
 
 
 @does("node")
@@ -151,16 +145,6 @@ def go_to(stage: Stage, name: str, check: str | None = None) -> None:
         stage.point(Spot(check if check in stage.state.cells.checks else cursor.check, name))
 
 
-@does("next-cause")
-def next_cause(stage: Stage) -> None:
-    _other_cause(stage, 1)
-
-
-@does("previous-cause")
-def previous_cause(stage: Stage) -> None:
-    _other_cause(stage, -1)
-
-
 def _other_cause(stage: Stage, by: int) -> None:
     known = stage.known
     if known is None or not known.by_key:
@@ -182,3 +166,7 @@ def _other_cause(stage: Stage, by: int) -> None:
             stage.point(Spot(check, names[0]))
     else:
         stage.show_view("cause", keep=stage.where.view != "cause", cause=key)
+
+
+does("next-cause")(partial(_other_cause, by=1))
+does("previous-cause")(partial(_other_cause, by=-1))
