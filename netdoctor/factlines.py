@@ -53,17 +53,13 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """What is known of a node.
+    """What is known of a node."""
 
-    node: its id, as a hosts file would name it. version: of the netdoctor that asked. taken: when its facts
-    were complete, RFC 3339 in UTC with milliseconds. facts: by group ``{"value": …}`` or
-    ``{"missing": {"why": …, "detail": …}}``; when encoded a value may be a fact's own dataclass,
-    unread it is JSON.
-    """
-
-    node: str
-    version: str
-    taken: str
+    node: str  # its id, as a hosts file would name it
+    version: str  # of the netdoctor that asked
+    taken: str  # when its facts were complete, RFC 3339 in UTC with milliseconds
+    # By group ``{"value": …}`` or ``{"missing": {"why": …, "detail": …}}``; when encoded a value may be a
+    # fact's own dataclass, unread it is JSON.
     facts: Mapping[str, Any]
 
     @property

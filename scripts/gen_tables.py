@@ -116,10 +116,26 @@ def _judges(cls: type) -> str:
 
 
 def _fields(cls: type) -> str:
-    rows = ["| field | type |", "|---|---|"]
-    hints = typing.get_type_hints(cls)
-    rows += [f"| `{one.name}` | `{_type(hints[one.name])}` |" for one in dataclasses.fields(cls)]
+    rows = ["| field | type | |", "|---|---|---|"]
+    hints, remarks = typing.get_type_hints(cls), _remarks(cls)
+    for name in (one.name for one in dataclasses.fields(cls)):
+        rows.append(f"| `{name}` | `{_type(hints[name])}` | {_cell(remarks.get(name, ''))} |")
     return "\n".join(rows) if len(rows) > 2 else ""
+
+
+def _remarks(cls: type) -> dict[str, str]:
+    """By field of a class, the comment behind it, or in the lines above it."""
+    found: dict[str, str] = {}
+    above: list[str] = []
+    for line in inspect.getsource(cls).splitlines():
+        code, _, comment = line.partition("# ")
+        if comment and not code.strip():
+            above.append(comment)
+            continue
+        if name := re.match(r"    (\w+): ", line):
+            found[name[1]] = " ".join(above) or comment
+        above = []
+    return found
 
 
 def _type(hint: Any) -> str:

@@ -7,50 +7,44 @@ from netdoctor.facts.base import fact
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossProbe:
-    """Small datagrams from `src` to an echo on `dst`.
-
-    sent: handed to the kernel of `src`; arrived: counted by the echo; answered: answers that came back.
-    """
+    """Small datagrams from `src` to an echo on `dst`."""
 
     src: str
     dst: str
     address: str
-    sent: int
-    arrived: int
-    answered: int
+    sent: int  # handed to the kernel of `src`
+    arrived: int  # counted by the echo
+    answered: int  # answers that came back
     detail: str = ""
 
 
 @fact("loss", scope="cluster", origin="measure")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossMatrix:
-    """Datagrams over directed pairs, all nodes at once. failed_nodes: whose part did not run, and why."""
+    """Datagrams over directed pairs, all nodes at once."""
 
     probes: tuple[LossProbe, ...] = ()
     seconds: float = 0.0
-    failed_nodes: dict[str, str] = field(default_factory=dict)
+    failed_nodes: dict[str, str] = field(default_factory=dict)  # whose part did not run, and why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TcpRate:
-    """Parallel TCP streams from `src` to `dst`, as the receiver counted them.
-
-    gbyte_s: 10^9 bytes per second, None when nothing arrived though both ends took part (`detail` says what
-    was seen). spread: interquartile range of the tenths of a second over their median. retransmits of
-    segments: as the sender's kernel counted. busy: share of the time that the sender's threads ran or
-    wanted to run, or that the receiver's window held them back, the larger one: near 1 a machine, not the
-    network, set the rate.
-    """
+    """Parallel TCP streams from `src` to `dst`, as the receiver counted them."""
 
     src: str
     dst: str
     round: int
+    # 10^9 bytes per second, None when nothing arrived though both ends took part (`detail` says what was
+    # seen).
     gbyte_s: float | None
     seconds: float = 0.0
-    spread: float = 0.0
-    retransmits: int | None = None
+    spread: float = 0.0  # interquartile range of the tenths of a second over their median
+    retransmits: int | None = None  # of so many segments, as the sender's kernel counted
     segments: int | None = None
     rtt_us: int | None = None
+    # Share of the time that the sender's threads ran or wanted to run, or that the receiver's window held
+    # them back, the larger one: near 1 a machine, not the network, set the rate.
     busy: float = 0.0
     detail: str = ""
 
@@ -58,22 +52,20 @@ class TcpRate:
 @fact("tcp_rates", scope="cluster", origin="measure")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TcpRates:
-    """Pairs in rounds, one direction at a time.
-
-    nodes: who took part, in order. expected_gbyte_s[node]: what a node's own interface allows, where that is
-    known; limited_by[node] names it. rounds of planned: the time budget may end them early. failed_nodes:
-    whose part did not run, and why. further[id]: the same on the job's other paths that carry data.
-    """
+    """Pairs in rounds, one direction at a time."""
 
     rates: tuple[TcpRate, ...] = ()
-    nodes: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()  # who took part, in order
     streams: int = 0
     seconds: float = 0.0
-    rounds: int = 0
+    rounds: int = 0  # of those planned: the time budget may end them early
     planned: int = 0
+    # expected_gbyte_s[node]: what a node's own interface allows, where that is known; limited_by[node] names
+    # it.
     expected_gbyte_s: dict[str, float] = field(default_factory=dict)
     limited_by: dict[str, str] = field(default_factory=dict)
-    failed_nodes: dict[str, str] = field(default_factory=dict)
+    failed_nodes: dict[str, str] = field(default_factory=dict)  # whose part did not run, and why
+    # further[id]: the same on the job's other paths that carry data.
     further: "dict[str, TcpRates]" = field(default_factory=dict)
 
 
@@ -89,55 +81,46 @@ class BaselineRate:
 @fact("baseline", scope="cluster", origin="control")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """An earlier report to compare with, as given by --baseline.
+    """An earlier report to compare with, as given by --baseline."""
 
-    source: its file; finished: when that scan ended (RFC 3339). tcp, pairs: rates of bw.tcp and bw.pair
-    between nodes of this scan. busbw_gbyte_s: of bw.allreduce, by size in bytes, over so many `ranks`.
-    backend: ``nccl`` or ``gloo``, of pairs and all-reduce, '' where the report does not say.
-    """
-
-    source: str
-    finished: str
-    tcp: tuple[BaselineRate, ...] = ()
+    source: str  # its file
+    finished: str  # when that scan ended (RFC 3339)
+    tcp: tuple[BaselineRate, ...] = ()  # tcp, pairs: rates of bw.tcp and bw.pair between nodes of this scan
     pairs: tuple[BaselineRate, ...] = ()
+    # Of bw.allreduce, by size in bytes, over so many `ranks`.
     busbw_gbyte_s: tuple[tuple[int, float], ...] = ()
     ranks: int | None = None
-    backend: str = ""
+    backend: str = ""  # ``nccl`` or ``gloo``, of pairs and all-reduce, '' where the report does not say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRate:
-    """Messages of torch.distributed from `src` to `dst`; rail: which local rank carried them, with several.
-
-    busy: as in TcpRate, for all threads of the busier end together; 0 with nccl, which spins.
-    """
+    """Messages of torch.distributed from `src` to `dst`."""
 
     src: str
     dst: str
     round: int
     gbyte_s: float
-    rail: str | None = None
+    rail: str | None = None  # which local rank carried them, with several
     least_gbyte_s: float = 0.0
     most_gbyte_s: float = 0.0
-    busy: float = 0.0
+    busy: float = 0.0  # as in TcpRate, for all threads of the busier end together; 0 with nccl, which spins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankTrouble:
-    """A rank that did not do its part.
-
-    what: ``import`` (torch cannot be imported), ``device``, ``killed``, ``frozen``, ``exited``, ``silent``
-    (its node does not answer), ``files`` (no descriptor left for a connection), ``store`` (cannot reach the
-    rendezvous), ``connect`` (cannot form the group), ``stuck`` (alive, and not through in its time),
-    ``error``. first: among the first to fail, the others may only echo it.
-    """
+    """A rank that did not do its part."""
 
     node: str
     rank: int
+    # ``import`` (torch cannot be imported), ``device``, ``killed``, ``frozen``, ``exited``, ``silent`` (its
+    # node does not answer), ``files`` (no descriptor left for a connection), ``store`` (cannot reach the
+    # rendezvous), ``connect`` (cannot form the group), ``stuck`` (alive, and not through in its time),
+    # ``error``.
     what: str
     detail: str
     during: str
-    first: bool = True
+    first: bool = True  # among the first to fail, the others may only echo it
 
 
 # Of Session.left_out: a node that has nothing for the backend of the others. Other reasons can be mended.
@@ -146,43 +129,37 @@ NO_GPU = "it has no GPU that torch could use"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """The torch ranks of one experiment.
+    """The torch ranks of one experiment."""
 
-    backend: ``nccl`` or ``gloo``. ranks: rank to node, in order. ifname[node]: interface that was given to
-    the backend; given_by: ``job`` or ``netdoctor``. port: of the rendezvous; port_busy: why it is not the
-    job's own.
-    left_out: nodes that took no part, with the reason (somebody's process on the GPUs, no address…).
-    instead: why it ran on processors though the job computes on GPUs; empty otherwise.
-    """
-
-    backend: str = "gloo"
-    ranks: tuple[str, ...] = ()
+    backend: str = "gloo"  # ``nccl`` or ``gloo``
+    ranks: tuple[str, ...] = ()  # rank to node, in order
+    # ifname[node]: interface that was given to the backend.
     ifname: dict[str, str] = field(default_factory=dict)
-    given_by: str = "netdoctor"
+    given_by: str = "netdoctor"  # ``job`` or ``netdoctor``
     address: str = ""
-    port: int = 0
-    port_busy: str | None = None
+    port: int = 0  # of the rendezvous
+    port_busy: str | None = None  # why it is not the job's own
     torch: str = ""
     start_s: float = 0.0
+    # Nodes that took no part, with the reason (somebody's process on the GPUs, no address…).
     left_out: dict[str, str] = field(default_factory=dict)
     trouble: tuple[RankTrouble, ...] = ()
-    instead: str = ""
+    instead: str = ""  # why it ran on processors though the job computes on GPUs; empty otherwise
 
 
 @fact("pair_rates", scope="cluster", origin="measure")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRates:
-    """Directed pairs of torch.distributed, in rounds.
-
-    expected_gbyte_s, rounds, planned: as in TcpRates, the first with gloo alone: of a node's NICs together
-    one GPU has a share that is not known. unread: nodes whose ranks gave an answer that cannot be, and which.
-    """
+    """Directed pairs of torch.distributed, in rounds."""
 
     session: Session = field(default_factory=Session)
     rates: tuple[PairRate, ...] = ()
     rounds: int = 0
     planned: int = 0
+    # expected_gbyte_s, rounds, planned: as in TcpRates, the first with gloo alone: of a node's NICs together
+    # one GPU has a share that is not known.
     expected_gbyte_s: dict[str, float] = field(default_factory=dict)
+    # Nodes whose ranks gave an answer that cannot be, and which.
     unread: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -206,21 +183,20 @@ class RdmaLatency:
 class RdmaRates:
     """RDMA writes between pairs in rounds, as perftest measures them: rail with rail of the same name, all at
     once, one direction at a time. A rate of 0: the HCAs gave up on the way.
-
-    nodes, rounds, planned, expected_gbyte_s, limited_by, failed_nodes: as in TcpRates, of one rail. without:
-    nodes that have no perftest. troubles: what ended as no rate, by no fault of the way, by pair and rail.
     """
 
     rates: tuple[PairRate, ...] = ()
     latencies: tuple[RdmaLatency, ...] = ()
+    # nodes, rounds, planned, expected_gbyte_s, limited_by, failed_nodes: as in TcpRates, of one rail.
     nodes: tuple[str, ...] = ()
     seconds: float = 0.0
     rounds: int = 0
     planned: int = 0
     expected_gbyte_s: dict[str, float] = field(default_factory=dict)
     limited_by: dict[str, str] = field(default_factory=dict)
-    without: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()  # nodes that have no perftest
     failed_nodes: dict[str, str] = field(default_factory=dict)
+    # What ended as no rate, by no fault of the way, by pair and rail.
     troubles: dict[str, str] = field(default_factory=dict)
 
 
@@ -230,8 +206,7 @@ class SizeRow:
     `iterations`.
 
     algbw = size / median time, busbw = algbw x 2 (n - 1) / n, in 10^9 bytes per second (nccl-tests,
-    doc/PERFORMANCE.md). spread: (most - least) / median of the batches. wrong: values that were not the
-    sum, by node.
+    doc/PERFORMANCE.md).
     """
 
     size_bytes: int
@@ -242,49 +217,44 @@ class SizeRow:
     iterations: int
     algbw_gbyte_s: float
     busbw_gbyte_s: float
-    wrong: dict[str, int] = field(default_factory=dict)
+    wrong: dict[str, int] = field(default_factory=dict)  # values that were not the sum, by node
     first_wrong: str = ""
 
     @property
     def spread(self) -> float:
+        """Of the batches, as a share of their median."""
         return (self.most_s - self.least_s) / self.median_s if self.median_s > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NcclTaken:
-    """What NCCL said that its ranks on a node took, in its own words.
+    """What NCCL said that its ranks on a node took, in its own words."""
 
-    networks: ``IB``, ``Socket``, or a plug-in's name. via: how ranks reach each other, ``NET/IB/GDRDMA``,
-    ``NET/Socket``, ``P2P``, ``SHM``. links: between GPUs of a node, ``NVL``, ``PIX``, …
-    """
-
-    networks: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()  # ``IB``, ``Socket``, or a plug-in's name
+    # How ranks reach each other, ``NET/IB/GDRDMA``, ``NET/Socket``, ``P2P``, ``SHM``.
     via: tuple[str, ...] = ()
-    links: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()  # between GPUs of a node, ``NVL``, ``PIX``, …
 
 
 @fact("allreduce", scope="cluster", origin="measure")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllReduce:
-    """Sizes from small to large over all ranks.
-
-    solo[node]: the same inside a node with several GPUs. survivors and survivor_rows: once more without the
-    nodes that the pairs blamed. expected, floor and bound are derived from the hardware of the nodes: what
-    healthy systems reach, what they hardly fall below, what nothing exceeds; limited_by names the term
-    that sets them, or says why nothing is known (they are None then). unread: as in PairRates. taken: what
-    NCCL said, by node; empty with gloo.
-    """
+    """Sizes from small to large over all ranks."""
 
     session: Session = field(default_factory=Session)
     rows: tuple[SizeRow, ...] = ()
+    # solo[node]: the same inside a node with several GPUs.
     solo: dict[str, tuple[SizeRow, ...]] = field(default_factory=dict)
+    # Once more without the nodes that the pairs blamed: who was left, and their rows.
     survivors: tuple[str, ...] = ()
     survivor_rows: tuple[SizeRow, ...] = ()
+    # From the hardware of the nodes: what healthy systems reach, what they hardly fall below, what nothing
+    # exceeds; None where it is not known.
     expected_busbw_gbyte_s: float | None = None
     floor_busbw_gbyte_s: float | None = None
     bound_busbw_gbyte_s: float | None = None
-    limited_by: str = ""
+    limited_by: str = ""  # the term that sets them, or why nothing is known
     solo_floor_gbyte_s: dict[str, float] = field(default_factory=dict)
-    taken: dict[str, NcclTaken] = field(default_factory=dict)
+    taken: dict[str, NcclTaken] = field(default_factory=dict)  # what NCCL said, by node; empty with gloo
     budget_s: float = 0.0
-    unread: dict[str, str] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)  # as in PairRates

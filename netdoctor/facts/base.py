@@ -37,26 +37,22 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class FactInfo:
-    """How a fact type is obtained.
+    """How a fact type is obtained."""
 
-    group: key in the agent's reply, or name of the measurement.
-    scope: ``node`` (one value per node) or ``cluster`` (one value for the run).
-    origin: ``agent`` (passive, one request), ``transport`` (known from the session itself),
-        ``control`` (from the command line and inventory), ``measure`` (several nodes at once), ``derived``
-        (by checks from other facts, see netdoctor.check.derived).
-    collector: for a plug-in's own fact, the file beside its module whose text travels to the nodes and
-        defines ``collect(args) -> dict`` (standard library, Python 3.6 and up); None for built-in facts.
-    absent: whether a machine may have nothing of the kind, so that a node's word for that is taken. Every
-        machine has limits: who says that they do not apply to it has not looked.
-    named: absent only where the collector is told of nothing by name: of a launcher that a job has named, a
-        node cannot say that it need not look.
-    """
-
-    group: str
-    scope: str
+    group: str  # key in the agent's reply, or name of the measurement
+    scope: str  # ``node`` (one value per node) or ``cluster`` (one value for the run)
+    # ``agent`` (passive, one request), ``transport`` (known from the session itself), ``control`` (from the
+    # command line and inventory), ``measure`` (several nodes at once), ``derived`` (by checks from other
+    # facts, see netdoctor.check.derived).
     origin: str
+    # For a plug-in's own fact, the file beside its module whose text travels to the nodes and defines
+    # ``collect(args) -> dict`` (standard library, Python 3.6 and up); None for built-in facts.
     collector: str | None = None
+    # Whether a machine may have nothing of the kind, so that a node's word for that is taken. Every machine
+    # has limits: who says that they do not apply to it has not looked.
     absent: bool = False
+    # Absent only where the collector is told of nothing by name: of a launcher that a job has named, a node
+    # cannot say that it need not look.
     named: bool = False
 
 

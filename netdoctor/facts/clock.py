@@ -21,58 +21,46 @@ class ChronyTracking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeReport:
-    """What a time daemon says of itself.
+    """What a time daemon says of itself."""
 
-    daemon: as in TimeFacts. source: the server, clock or grandmaster that it follows, empty for none;
-    sources: all that it knows, that one among them. offset_s: how far the clock is from it, whatever the
-    sign; stratum: of this node. synchronized: False where the daemon says that it is not. error: why nothing
-    could be read.
-    """
-
-    daemon: str
-    source: str = ""
-    sources: tuple[str, ...] = ()
-    offset_s: float | None = None
-    stratum: int | None = None
-    synchronized: bool | None = None
-    error: str | None = None
+    daemon: str  # as in TimeFacts
+    source: str = ""  # the server, clock or grandmaster that it follows, empty for none
+    sources: tuple[str, ...] = ()  # all that it knows, that one among them
+    offset_s: float | None = None  # how far the clock is from it, whatever the sign
+    stratum: int | None = None  # of this node
+    synchronized: bool | None = None  # False where the daemon says that it is not
+    error: str | None = None  # why nothing could be read
 
 
 @fact("time")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeFacts:
-    """What this node says about its own clock discipline.
+    """What this node says about its own clock discipline."""
 
-    kernel_synchronized: adjtimex() without STA_UNSYNC and maxerror under 16 s; None where unreadable.
-    daemons: time daemons that run (``chronyd``, ``systemd-timesyncd``, ``ntpd``, ``ptp4l``, ``phc2sys``…).
-    reports: what the daemons that could be asked said.
-    timesyncd_synchronized: /run/systemd/timesync/synchronized exists; None without timesyncd.
-    """
-
+    # adjtimex() without STA_UNSYNC and maxerror under 16 s; None where unreadable.
     kernel_synchronized: bool | None
     max_error_us: int | None
     status_bits: int | None
+    # Time daemons that run (``chronyd``, ``systemd-timesyncd``, ``ntpd``, ``ptp4l``, ``phc2sys``…).
     daemons: tuple[str, ...] = ()
     chrony: ChronyTracking | None = None
     chrony_error: str | None = None
+    # /run/systemd/timesync/synchronized exists; None without timesyncd.
     timesyncd_synchronized: bool | None = None
-    reports: tuple[TimeReport, ...] = ()
+    reports: tuple[TimeReport, ...] = ()  # what the daemons that could be asked said
     wall_time_s: float = 0.0
 
 
 @fact("clock", origin="measure")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockSample:
-    """Offset of the node's wall clock against the control host's monotonic-anchored clock, seconds.
-
-    offset_s +/- error_s (half of the least round trip); exchanges: how many; jumped_s: step seen between the
-    first and the last burst of the scan beyond the error bound, else 0.
-    """
+    """Offset of the node's wall clock against the control host's monotonic-anchored clock."""
 
     offset_s: float
-    error_s: float
+    error_s: float  # half of the least round trip
     round_trip_s: float
     exchanges: int
+    # Step seen between the first and the last burst of the scan beyond the error bound, else 0.
     jumped_s: float = 0.0
 
 

@@ -5,19 +5,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """One thing that a transfer passes through.
-
-    gbyte_s: the most that it carries in one direction, 10^9 bytes per second. physical: arithmetic from a
-    link rate, which nothing exceeds; else experience with software. expected_share, floor_share: what healthy
-    systems usually reach of it, and what they hardly fall below. source: where the shares come from.
-    """
+    """One thing that a transfer passes through."""
 
     name: str
-    gbyte_s: float
+    gbyte_s: float  # the most that it carries in one direction, 10^9 bytes per second
+    # expected_share, floor_share: what healthy systems usually reach of it, and what they hardly fall below.
     expected_share: float
     floor_share: float
-    physical: bool = True
-    source: str = ""
+    physical: bool = True  # arithmetic from a link rate, which nothing exceeds; else experience with software
+    source: str = ""  # where the shares come from
 
     @property
     def expected_gbyte_s(self) -> float:
@@ -30,17 +26,13 @@ class Term:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedRate:
-    """The rate of a pair or an all-reduce (busbw), from the term that allows least.
-
-    `limit` sets `expected_gbyte_s`; bound_gbyte_s is what no measurement can exceed. terms: all that were
-    looked at.
-    """
+    """The rate of a pair or an all-reduce (busbw), from the term that allows least."""
 
     expected_gbyte_s: float
     floor_gbyte_s: float
-    bound_gbyte_s: float
-    limit: Term
-    terms: tuple[Term, ...]
+    bound_gbyte_s: float  # what no measurement can exceed
+    limit: Term  # what sets expected_gbyte_s
+    terms: tuple[Term, ...]  # all that were looked at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,43 +7,19 @@ from netdoctor.facts.base import fact
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuProcess:
-    """A process on a GPU. user and name are None where the node does not let us see them.
-
-    left_over: of a login session, and its parent has ended.
-    """
+    """A process on a GPU. user and name are None where the node does not let us see them."""
 
     pid: int
     name: str | None = None
     user: str | None = None
     memory_bytes: int | None = None
     age_s: float | None = None
-    left_over: bool = False
+    left_over: bool = False  # of a login session, and its parent has ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One NVML device. error: NVML's text where the handle or a query failed (``GPU is lost``).
-
-    processes: that compute on it, None where NVML does not tell. nvlinks: that the device has, 0 without
-    NVLink; nvlinks_active of them are up. pcie_width: lanes in use; pcie_generation: the best that device and
-    slot can do. recovery: nvmlDeviceGpuRecoveryAction_t, what the driver says that the GPU needs now.
-    remap_pending: faulty memory rows are replaced at the next reset; remap_failed: some could not be.
-    fabric_state: nvmlGpuFabricState_t; fabric_status: nvmlReturn_t of joining, once that is complete.
-    ecc_uncorrected: since the driver was loaded; ecc_uncorrected_ever: in the life of the board.
-    sram_exceeded: NVML's flag; sram_refused: told to root alone. banks_without_spare: of memory, with no row
-    left to replace another.
-    retired_pages: of boards before Ampere, in their life; retired_pending: more at the next reset.
-    temperature_c against operating_c (highest to operate at) and slowdown_c; boards since Ada tell margin_c,
-    how far they are from their limit, against operating_margin_c and slowdown_margin_c.
-    clocks_set_mhz, clocks_default_mhz: application clocks, graphics and memory.
-    pcie_width_most, pcie_generation_now: what device and slot can do; what is in use, less when idle.
-    nvlink_*, pcie_replays: since the driver was loaded, over all links. link_errors: the same by
-    counter (``recoveries``; NVLink 5 has ``bit_errors``, those left after correction), each link that has
-    counted any with its number; a counter that no link knows is missing. nvlinks_down: links that are not
-    active. nvlink_mbyte_s: speed of most links; nvlinks_other_mbyte_s: number and speed of the others.
-    inforom: version of its image; inforom_valid: whether its checksums fit. nvlink_domain: the NVLink domain
-    of several nodes, and the partition of it, that it is in; empty where there is none.
-    """
+    """One NVML device."""
 
     index: int
     name: str = ""
@@ -52,65 +28,70 @@ class Gpu:
     memory_total_bytes: int | None = None
     memory_used_bytes: int | None = None
     compute_capability: str | None = None
-    ecc_uncorrected: int | None = None
+    ecc_uncorrected: int | None = None  # since the driver was loaded
     throttle_reasons: int | None = None
     compute_mode: int | None = None
     mig_enabled: bool | None = None
     persistence: bool | None = None
-    processes: tuple[GpuProcess, ...] | None = None
-    nvlinks: int | None = None
-    nvlinks_active: int | None = None
-    pcie_width: int | None = None
-    pcie_generation: int | None = None
-    recovery: int | None = None
-    remap_pending: bool | None = None
-    remap_failed: bool | None = None
+    processes: tuple[GpuProcess, ...] | None = None  # that compute on it, None where NVML does not tell
+    nvlinks: int | None = None  # that the device has, 0 without NVLink
+    nvlinks_active: int | None = None  # of them
+    pcie_width: int | None = None  # lanes in use
+    pcie_generation: int | None = None  # the best that device and slot can do
+    recovery: int | None = None  # nvmlDeviceGpuRecoveryAction_t, what the driver says that the GPU needs now
+    remap_pending: bool | None = None  # faulty memory rows are replaced at the next reset
+    remap_failed: bool | None = None  # some could not be
     vbios: str = ""
     ecc_enabled: bool | None = None
     power_limit_w: float | None = None
     power_default_w: float | None = None
-    fabric_state: int | None = None
-    fabric_status: int | None = None
-    ecc_uncorrected_ever: int | None = None
-    sram_exceeded: bool | None = None
-    sram_refused: bool = False
-    banks_without_spare: int | None = None
-    retired_pages: int | None = None
-    retired_pending: bool | None = None
+    fabric_state: int | None = None  # nvmlGpuFabricState_t
+    fabric_status: int | None = None  # nvmlReturn_t of joining, once that is complete
+    ecc_uncorrected_ever: int | None = None  # in the life of the board
+    sram_exceeded: bool | None = None  # NVML's flag
+    sram_refused: bool = False  # told to root alone
+    banks_without_spare: int | None = None  # of memory, with no row left to replace another
+    retired_pages: int | None = None  # of boards before Ampere, in their life
+    retired_pending: bool | None = None  # more at the next reset
+    # Against operating_c (highest to operate at) and slowdown_c. Boards since Ada tell margin_c, how far they
+    # are from their limit, against operating_margin_c and slowdown_margin_c.
     temperature_c: int | None = None
     operating_c: int | None = None
     slowdown_c: int | None = None
     margin_c: int | None = None
     operating_margin_c: int | None = None
     slowdown_margin_c: int | None = None
+    # clocks_set_mhz, clocks_default_mhz: application clocks, graphics and memory.
     clocks_set_mhz: tuple[int, int] | None = None
     clocks_default_mhz: tuple[int, int] | None = None
-    pcie_width_most: int | None = None
-    pcie_generation_now: int | None = None
+    pcie_width_most: int | None = None  # what device and slot can do
+    pcie_generation_now: int | None = None  # what is in use, less when idle
+    # Replays, recoveries and CRC errors: since the driver was loaded, over all links.
     pcie_replays: int | None = None
     nvlink_replays: int | None = None
     nvlink_recoveries: int | None = None
     nvlink_crc_errors: int | None = None
-    nvlinks_down: tuple[int, ...] = ()
+    nvlinks_down: tuple[int, ...] = ()  # links that are not active
+    # The same by counter (``recoveries``; NVLink 5 has ``bit_errors``, those left after correction), each
+    # link that has counted any with its number; a counter that no link knows is missing.
     link_errors: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
-    nvlink_mbyte_s: int | None = None
-    nvlinks_other_mbyte_s: tuple[tuple[int, int], ...] = ()
-    inforom: str = ""
-    inforom_valid: bool | None = None
+    nvlink_mbyte_s: int | None = None  # speed of most links
+    nvlinks_other_mbyte_s: tuple[tuple[int, int], ...] = ()  # number and speed of the others
+    inforom: str = ""  # version of its image
+    inforom_valid: bool | None = None  # whether its checksums fit
+    # The NVLink domain of several nodes, and the partition of it, that it is in; empty where there is none.
     nvlink_domain: str = ""
-    error: str | None = None
+    error: str | None = None  # NVML's text where the handle or a query failed (``GPU is lost``)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PciGpu:
-    """An NVIDIA display or 3D controller on the PCI bus. driver: bound kernel driver or None.
-
-    path: from the host bridge to the function, ``pci0000:10``, ``0000:10:01.0`` …, ``0000:13:00.0``.
-    """
+    """An NVIDIA display or 3D controller on the PCI bus."""
 
     address: str
     device_id: str
-    driver: str | None = None
+    driver: str | None = None  # bound kernel driver or None
+    # From the host bridge to the function, ``pci0000:10``, ``0000:10:01.0`` …, ``0000:13:00.0``.
     path: tuple[str, ...] = ()
     numa_node: int | None = None
 
@@ -118,43 +99,33 @@ class PciGpu:
 @fact("gpu")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuFacts:
-    """What the node can say about NVIDIA GPUs.
+    """What the node can say about NVIDIA GPUs."""
 
-    nvml: ``ok``, ``no_library``, ``no_driver`` (code 9), ``mismatch`` (code 18), ``no_permission``,
-    ``error``. nvml_code: nvmlReturn_t; nvml_message: NVML's text. kernel_driver: version of the loaded module
-    (/proc/driver/nvidia/version or /sys/module/nvidia/version); library_driver: version in the real name of
-    libnvidia-ml.so. cuda_driver: highest CUDA that the driver supports, ``12.4``.
-    nvswitches: on the PCI bus; fabric_manager: whether it runs, None where processes of others are not shown.
-    imex: the same of IMEX, where GPUs are in a domain of several nodes; imex_nodes: the addresses of its
-    nodes_config.cfg, sorted. fabric_packages: releases of Debian's nvidia-fabricmanager and nvidia-imex.
-    up_s: for how long the node has been up.
-    peermem: whether nvidia_peermem or nv_peer_mem is loaded; open_module: the kind of the kernel module.
-    blocked: device nodes that a device cgroup keeps from this session, by v1's rules or v2's; login_job: the
-    Slurm job whose cgroup the session is in; slurmd: whether it runs (both looked at where some are blocked).
-    device_nodes: /dev/nvidia0 … present; visible_devices: CUDA_VISIBLE_DEVICES / NVIDIA_VISIBLE_DEVICES.
-    """
-
+    # ``ok``, ``no_library``, ``no_driver`` (code 9), ``mismatch`` (code 18), ``no_permission``, ``error``.
     nvml: str
-    nvml_code: int | None = None
-    nvml_message: str = ""
+    nvml_code: int | None = None  # nvmlReturn_t
+    nvml_message: str = ""  # NVML's text
     driver_version: str | None = None
+    # Version of the loaded module (/proc/driver/nvidia/version or /sys/module/nvidia/version).
     kernel_driver: str | None = None
-    library_driver: str | None = None
-    cuda_driver: str | None = None
+    library_driver: str | None = None  # version in the real name of libnvidia-ml.so
+    cuda_driver: str | None = None  # highest CUDA that the driver supports, ``12.4``
     devices: tuple[Gpu, ...] = ()
     pci: tuple[PciGpu, ...] = ()
-    device_nodes: tuple[str, ...] = ()
+    device_nodes: tuple[str, ...] = ()  # /dev/nvidia0 … present
+    # Device nodes that a device cgroup keeps from this session, by v1's rules or v2's.
     blocked: tuple[str, ...] = ()
-    login_job: str = ""
-    slurmd: bool = False
-    up_s: float | None = None
-    nvswitches: int | None = None
-    fabric_manager: bool | None = None
-    imex: bool | None = None
-    imex_nodes: tuple[str, ...] | None = None
+    login_job: str = ""  # the Slurm job whose cgroup the session is in
+    slurmd: bool = False  # whether it runs (both looked at where some are blocked)
+    up_s: float | None = None  # for how long the node has been up
+    nvswitches: int | None = None  # on the PCI bus
+    fabric_manager: bool | None = None  # whether it runs, None where processes of others are not shown
+    imex: bool | None = None  # the same of IMEX, where GPUs are in a domain of several nodes
+    imex_nodes: tuple[str, ...] | None = None  # the addresses of its nodes_config.cfg, sorted
+    # Releases of Debian's nvidia-fabricmanager and nvidia-imex.
     fabric_packages: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    peermem: bool | None = None
-    open_module: bool | None = None
+    peermem: bool | None = None  # whether nvidia_peermem or nv_peer_mem is loaded
+    open_module: bool | None = None  # the kind of the kernel module
     cuda_visible_devices: str | None = None
     nvidia_visible_devices: str | None = None
 
@@ -164,35 +135,26 @@ class GpuFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelEvent:
-    """An Xid of a GPU or an SXid of an NVSwitch, all of one code together.
+    """An Xid of a GPU or an SXid of an NVSwitch, all of one code together."""
 
-    kind: ``xid`` or ``sxid``. device: PCI address without function, ``0000:3b:00``. text: what the last one
-    says after its code. Ages in seconds at the time of the question.
-    """
-
-    kind: str
-    device: str
+    kind: str  # ``xid`` or ``sxid``
+    device: str  # PCI address without function, ``0000:3b:00``
     code: int
     count: int
-    first_age_s: float
+    first_age_s: float  # at the time of the question
     last_age_s: float
-    text: str = ""
+    text: str = ""  # what the last one says after its code
 
 
 @fact("kernel_log", absent=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelLog:
-    """What NVIDIA's driver wrote into the kernel log since the node was started.
+    """What NVIDIA's driver wrote into the kernel log since the node was started."""
 
-    source: ``/dev/kmsg`` or ``journal``; refused: why neither could be read (``EPERM``), then nothing else is
-    known. since_s: how far back it reaches, None for the whole time. driver_age_s: since the driver was
-    loaded last, None where that is not in it.
-    """
-
-    source: str = ""
-    refused: str = ""
-    since_s: float | None = None
-    driver_age_s: float | None = None
+    source: str = ""  # ``/dev/kmsg`` or ``journal``
+    refused: str = ""  # why neither could be read (``EPERM``), then nothing else is known
+    since_s: float | None = None  # how far back it reaches, None for the whole time
+    driver_age_s: float | None = None  # since the driver was loaded last, None where that is not in it
     events: tuple[KernelEvent, ...] = ()
 
     def lacks(self) -> str:
@@ -201,24 +163,19 @@ class KernelLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuRate:
-    """What one GPU did in two seconds of work.
+    """What one GPU did in two seconds of work."""
 
-    index: NVML's. kind: of the numbers in the matrices, ``bfloat16``; side: their rows. tflop_s: of the
-    product; memory_gbyte_s: read and written; to_device, to_host: copies of pinned memory, one GPU at a time;
-    in 10^9 bytes. wrong: values in which two equal products differ. clock_idle_mhz: before; the rest of the
-    clocks (of the multiprocessors), power, temperature and throttle_reasons: while it multiplied; pcie_*:
-    right after it copied. error: why it did not work, or stopped. board: name of one that is not NVIDIA's;
-    its index is that of AMD's driver.
-    """
-
-    index: int
-    kind: str = ""
-    side: int = 0
-    tflop_s: float | None = None
+    index: int  # NVML's
+    kind: str = ""  # of the numbers in the matrices, ``bfloat16``
+    side: int = 0  # their rows
+    tflop_s: float | None = None  # of the product
+    # Read and written; to_device, to_host: copies of pinned memory, one GPU at a time; in 10^9 bytes.
     memory_gbyte_s: float | None = None
     to_device_gbyte_s: float | None = None
     to_host_gbyte_s: float | None = None
-    wrong: int = 0
+    wrong: int = 0  # values in which two equal products differ
+    # Clocks are of the multiprocessors: before, and while it multiplied, as power, temperature and
+    # throttle_reasons are. What PCIe has was read right after it copied.
     clock_idle_mhz: int | None = None
     clock_mhz: int | None = None
     power_w: float | None = None
@@ -226,15 +183,15 @@ class GpuRate:
     throttle_reasons: int | None = None
     pcie_generation: int | None = None
     pcie_width: int | None = None
-    error: str = ""
-    board: str = ""
+    error: str = ""  # why it did not work, or stopped
+    board: str = ""  # name of one that is not NVIDIA's; its index is that of AMD's driver
 
 
 @fact("gpu_work", origin="measure")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuWork:
-    """The node's GPUs at work, in the job's torch. left_out: GPUs that took no part, and why, by index."""
+    """The node's GPUs at work, in the job's torch."""
 
     torch: str
     gpus: tuple[GpuRate, ...] = ()
-    left_out: dict[int, str] = field(default_factory=dict)
+    left_out: dict[int, str] = field(default_factory=dict)  # GPUs that took no part, and why, by index

@@ -20,14 +20,14 @@ WITHOUT_SSH = (FILED, MEET)
 @fact("node", origin="control")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A node as the user listed it. order: its place in the hosts file (rank order). leaf: its switch."""
+    """A node as the user listed it."""
 
     id: str
     host: str
-    order: int
+    order: int  # its place in the hosts file (rank order)
     slots: int | None = None
     gpus: int | None = None
-    leaf: str | None = None
+    leaf: str | None = None  # its switch
     line: int | None = None
     source: str = ""
 
@@ -77,56 +77,40 @@ class Trouble(StrEnum):
 @fact("session", origin="transport")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """What happened when netdoctor logged in.
-
-    transport: what led there, ``ssh``, ``local``, ``slurm``, ``ray``, ``facts`` or ``meet``.
-    stage: ``resolve``, ``connect``, ``banner``, ``kex``, ``host_key``, ``auth``, ``channel``,
-        ``shell``, ``step``, ``agent``.
-    trouble: what of our own machine it was; None for what has no class of its own, and for other outcomes.
-    detail: one line, sanitised. address, port, user: what was dialled. passed_over: what became of the
-        addresses of the name that were tried before, where one answered in the end.
-    known_as: the name under which known_hosts keeps the key, ``[10.0.0.1]:44222``.
-    interpreter: command asked for; python_version: e.g. ``3.6.15`` when it answered.
-    fingerprint: ``SHA256:…`` of the key that the server showed, key_type e.g. ``ssh-ed25519``.
-    offered: public half of the first key that was offered to it, ``ssh-ed25519 AAAA…``.
-    login_ms: TCP connect to authenticated; first_byte_ms: command sent to first agent frame.
-    noise: first 200 characters of what the shell printed around our frames, sanitised.
-    """
+    """What happened when netdoctor logged in."""
 
     outcome: Login
+    # ``resolve``, ``connect``, ``banner``, ``kex``, ``host_key``, ``auth``, ``channel``, ``shell``, ``step``,
+    # ``agent``.
     stage: str = ""
-    detail: str = ""
-    address: str | None = None
+    detail: str = ""  # one line, sanitised
+    address: str | None = None  # address, port, user: what was dialled
+    # What became of the addresses of the name that were tried before, where one answered in the end.
     passed_over: str = ""
     port: int = 22
     user: str = ""
     via: str | None = None
     server_version: str | None = None
+    # ``SHA256:…`` of the key that the server showed, key_type e.g. ``ssh-ed25519``.
     fingerprint: str | None = None
     key_type: str | None = None
     known_hosts: str | None = None
-    known_as: str | None = None
-    offered: str = ""
-    interpreter: str = "python3"
-    python_version: str | None = None
-    login_ms: float | None = None
-    first_byte_ms: float | None = None
-    noise: str = ""
-    transport: str = "ssh"
+    known_as: str | None = None  # the name under which known_hosts keeps the key, ``[10.0.0.1]:44222``
+    offered: str = ""  # public half of the first key that was offered to it, ``ssh-ed25519 AAAA…``
+    interpreter: str = "python3"  # command asked for
+    python_version: str | None = None  # e.g. ``3.6.15`` when it answered.
+    login_ms: float | None = None  # TCP connect to authenticated
+    first_byte_ms: float | None = None  # command sent to first agent frame
+    noise: str = ""  # first 200 characters of what the shell printed around our frames, sanitised
+    transport: str = "ssh"  # what led there, ``ssh``, ``local``, ``slurm``, ``ray``, ``facts`` or ``meet``
+    # What of our own machine it was; None for what has no class of its own, and for other outcomes.
     trouble: Trouble | None = None
 
 
 @fact("host")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
-    """Identity and size of a machine.
-
-    ssh_server_address: the node's own end of the login connection (SSH_CONNECTION), or None.
-    container: ``docker``, ``podman``, ``kubernetes``, ``lxc`` or None.
-    shares_machine: whether it is one of several nodes of one machine, whose processors, memory and links
-        are theirs, too, as those of `netdoctor lab` are.
-    pretended: hardware that the node only plays (``hca``, ``gpu``); empty for a real one.
-    """
+    """Identity and size of a machine."""
 
     hostname: str
     fqdn: str
@@ -141,10 +125,14 @@ class HostFacts:
     cpu_count: int
     memory_total_bytes: int
     memory_available_bytes: int
-    container: str | None = None
+    container: str | None = None  # ``docker``, ``podman``, ``kubernetes``, ``lxc`` or None
     cloud: str | None = None
+    # The node's own end of the login connection (SSH_CONNECTION), or None.
     ssh_server_address: str | None = None
+    # Whether it is one of several nodes of one machine, whose processors, memory and links are theirs, too,
+    # as those of `netdoctor lab` are.
     shares_machine: bool = False
+    # Hardware that the node only plays (``hca``, ``gpu``); empty for a real one.
     pretended: tuple[str, ...] = ()
 
     def lacks(self) -> str:
@@ -167,11 +155,7 @@ class FileSystem:
 @fact("limits")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitFacts:
-    """Resource limits of the login session. None means unlimited.
-
-    tmp: where temporary files of the job go: its TMPDIR where it can be used, else /tmp.
-    stale_shm_bytes: size of ``nccl-*``, ``torch_*``, ``psm_*``, ``sem.*`` files of dead owners in /dev/shm.
-    """
+    """Resource limits of the login session. None means unlimited."""
 
     memlock_soft_bytes: int | None
     memlock_hard_bytes: int | None
@@ -180,8 +164,9 @@ class LimitFacts:
     stack_soft_bytes: int | None = None
     nproc_soft: int | None = None
     shm: FileSystem
-    tmp: FileSystem
+    tmp: FileSystem  # where temporary files of the job go: its TMPDIR where it can be used, else /tmp
     stale_shm_files: tuple[str, ...] = ()
+    # Size of ``nccl-*``, ``torch_*``, ``psm_*``, ``sem.*`` files of dead owners in /dev/shm.
     stale_shm_bytes: int = 0
 
     def lacks(self) -> str:

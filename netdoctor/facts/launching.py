@@ -7,45 +7,39 @@ from netdoctor.facts.base import fact
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """path: on the session's PATH; beside: next to the job's interpreter; said: of its version."""
+    """A program that a launcher needs."""
 
     name: str
-    path: str | None = None
-    beside: str | None = None
-    said: str = ""
+    path: str | None = None  # on the session's PATH
+    beside: str | None = None  # next to the job's interpreter
+    said: str = ""  # of its version
 
 
 @fact("launch", absent=True, named=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchFacts:
-    """Programs of the launcher. pdsh_rcmd: PDSH_RCMD_TYPE of the session. runtimes: ``docker``, ``podman``.
-
-    Of the image: toolkit: files by which containers get NVIDIA's GPUs; images: its id or digest by the file
-    of the store; stores: those that were read; unread: those that could not be, with the reason.
-    """
+    """What a launcher, or a container image, finds on a node."""
 
     programs: tuple[Program, ...] = ()
-    pdsh_rcmd: str | None = None
-    runtimes: tuple[str, ...] = ()
-    toolkit: tuple[str, ...] = ()
-    images: dict[str, str] = field(default_factory=dict)
-    stores: tuple[str, ...] = ()
-    unread: tuple[str, ...] = ()
+    pdsh_rcmd: str | None = None  # PDSH_RCMD_TYPE of the session
+    runtimes: tuple[str, ...] = ()  # ``docker``, ``podman``
+    toolkit: tuple[str, ...] = ()  # files by which containers get NVIDIA's GPUs
+    images: dict[str, str] = field(
+        default_factory=dict
+    )  # id or digest of the image, by the file of the store
+    stores: tuple[str, ...] = ()  # those that were read
+    unread: tuple[str, ...] = ()  # those that could not be, with the reason
 
 
 @fact("shell_env", origin="measure")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellFacts:
-    """What the user's shell gives to a login at a terminal.
-
-    error: why nothing is known of it; empty where it answered. variables: those that matter to jobs, secrets
-    masked. tools: where its PATH has a program; own_tools: where that of the session without a terminal has.
-    guard: the line of ~/.bashrc below which nothing counts without a prompt.
-    """
+    """What the user's shell gives to a login at a terminal."""
 
     shell: str = ""
-    error: str = ""
-    variables: dict[str, str] = field(default_factory=dict)
-    tools: dict[str, str] = field(default_factory=dict)
+    error: str = ""  # why nothing is known of it; empty where it answered
+    variables: dict[str, str] = field(default_factory=dict)  # those that matter to jobs, secrets masked
+    tools: dict[str, str] = field(default_factory=dict)  # where its PATH has a program
+    # Where that of the session without a terminal has.
     own_tools: dict[str, str] = field(default_factory=dict)
-    guard: int | None = None
+    guard: int | None = None  # the line of ~/.bashrc below which nothing counts without a prompt

@@ -36,52 +36,44 @@ class Certainty(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PairSample:
-    """One rate between two nodes.
-
-    direction: ``out`` from src to dst, ``in`` from dst to src, ``both`` when the two were timed as one (an
-        all-reduce, or the slower of both).
-    value_gbyte_s: None when the pair ran and moved nothing (a dead path). A pair that did not run, or failed
-        by netdoctor's own fault, has no sample at all.
-    rail: name of the NIC that carried it, the same name on all nodes; None when all rails together did.
-    round: samples of the same pair in the same round share the moment, and count as one observation of it.
-    at_least: something else than the network set the rate (a machine's CPU): the way is no slower than this,
-    and
-        may be faster. Such a sample clears, and never accuses.
-    """
+    """One rate between two nodes."""
 
     src: str
     dst: str
+    # None when the pair ran and moved nothing (a dead path). A pair that did not run, or failed by
+    # netdoctor's own fault, has no sample at all.
     value_gbyte_s: float | None
+    # ``out`` from src to dst, ``in`` from dst to src, ``both`` when the two were timed as one (an all-reduce,
+    # or the slower of both).
     direction: str = "both"
+    # Name of the NIC that carried it, the same name on all nodes; None when all rails together did.
     rail: str | None = None
+    # Samples of the same pair in the same round share the moment, and count as one observation of it.
     round: int = 0
+    # Something else than the network set the rate (a machine's CPU): the way is no slower than this, and may
+    # be faster. Such a sample clears, and never accuses.
     at_least: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspect:
-    """Somebody that a slow measurement can be blamed on.
-
-    nodes: one for a node or NIC, the two ends of a path, the members that were measured otherwise.
-    factor: its speed as a share of what is healthy; 0.0 when nothing passed. value_gbyte_s and
-        healthy_gbyte_s are medians over the runs that it holds back (None: nothing passed).
-    confidence: probability against the alternatives that explain the same runs, 0 to 1.
-    runs: how many runs it holds back; partners: how many nodes it was met with in them.
-    groups: of a spine, the nodes of each leaf.
-    """
+    """Somebody that a slow measurement can be blamed on."""
 
     kind: Kind
+    # One for a node or NIC, the two ends of a path, the members that were measured otherwise.
     nodes: tuple[str, ...] = ()
     side: Side = Side.BOTH
     rail: str | None = None
     leaf: str | None = None
+    # Its speed as a share of what is healthy; 0.0 when nothing passed. value_gbyte_s and healthy_gbyte_s are
+    # medians over the runs that it holds back (None: nothing passed).
     factor: float = 1.0
     value_gbyte_s: float | None = None
     healthy_gbyte_s: float | None = None
-    confidence: float = 0.0
-    runs: int = 0
-    partners: int = 0
-    groups: tuple[tuple[str, ...], ...] = ()
+    confidence: float = 0.0  # probability against the alternatives that explain the same runs, 0 to 1
+    runs: int = 0  # how many runs it holds back
+    partners: int = 0  # how many nodes it was met with in them
+    groups: tuple[tuple[str, ...], ...] = ()  # of a spine, the nodes of each leaf
 
     @property
     def certainty(self) -> Certainty:
@@ -139,43 +131,36 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undecided:
-    """Several explanations of the same slow runs, none of them far ahead.
+    """Several explanations of the same slow runs, none of them far ahead."""
 
-    between: best first. maybe_passing: that nothing is wrong and the moment was bad is one of them, so
-        `between` may hold a single one.
-    pair: measuring this pair next tells the first two apart; None when no pair of these nodes can, and
-        `reason` then says why.
-    """
-
-    between: tuple[Suspect, ...]
+    between: tuple[Suspect, ...]  # best first
+    # That nothing is wrong and the moment was bad is one of them, so `between` may hold a single one.
     maybe_passing: bool = False
+    # Measuring this pair next tells the first two apart; None when no pair of these nodes can, and `reason`
+    # then says why.
     pair: tuple[str, str] | None = None
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What the samples decide.
+    """What the samples decide."""
 
-    suspects: worst first; empty together with `undecided` means that nothing measured was slow.
-    exonerated: nodes with at least one run at full speed in every direction and rail that it was measured in.
-    unclear: nodes measured, but only where somebody else was slow; neither cleared nor accused.
-    unmeasured: nodes asked for that have no sample.
-    healthy_gbyte_s: what pairs without a suspect reach, the peers' figure (None: nothing was measured).
-    expected_ratio: median of measured over expected among those pairs; None without an expectation.
-    noise: scatter of healthy runs, as a share (0.05 is 5 %).
-    pairs_measured of pairs_possible: how many of the undirected pairs were seen; a path that nobody measured
-        cannot be found.
-    """
-
+    # Worst first; empty together with `undecided` means that nothing measured was slow.
     suspects: tuple[Suspect, ...] = ()
     undecided: tuple[Undecided, ...] = ()
+    # Nodes with at least one run at full speed in every direction and rail that it was measured in.
     exonerated: tuple[str, ...] = ()
+    # Nodes measured, but only where somebody else was slow; neither cleared nor accused.
     unclear: tuple[str, ...] = ()
-    unmeasured: tuple[str, ...] = ()
+    unmeasured: tuple[str, ...] = ()  # nodes asked for that have no sample
+    # What pairs without a suspect reach, the peers' figure (None: nothing was measured).
     healthy_gbyte_s: float | None = None
+    # Median of measured over expected among those pairs; None without an expectation.
     expected_ratio: float | None = None
-    noise: float = 0.0
+    noise: float = 0.0  # scatter of healthy runs, as a share (0.05 is 5 %)
+    # pairs_measured of pairs_possible: how many of the undirected pairs were seen; a path that nobody
+    # measured cannot be found.
     pairs_measured: int = 0
     pairs_possible: int = 0
 
@@ -186,13 +171,10 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """Pairs that share no node and can run at the same time.
-
-    purpose: ``cover``, ``same_leaf``, ``cross_leaf`` for the first rounds, ``settle`` for a follow-up.
-    idle: nodes that sit this one out.
-    """
+    """Pairs that share no node and can run at the same time."""
 
     number: int
     pairs: tuple[tuple[str, str], ...]
+    # ``cover``, ``same_leaf``, ``cross_leaf`` for the first rounds, ``settle`` for a follow-up.
     purpose: str = "cover"
-    idle: tuple[str, ...] = field(default=())
+    idle: tuple[str, ...] = field(default=())  # nodes that sit this one out

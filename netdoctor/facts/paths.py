@@ -17,35 +17,29 @@ RAIL = "RoCE"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """One address that a node advertises to its peers.
-
-    purpose: ``store`` (where MASTER_ADDR points), ``gloo``, ``NCCL bootstrap``, ``NCCL socket 0`` (the
-    number is that of NCCL's device), ``RoCE mlx5_0:1``. rule: what led there, such as a variable's name.
-    """
+    """One address that a node advertises to its peers."""
 
     node: str
     address: str
+    # ``store`` (where MASTER_ADDR points), ``gloo``, ``NCCL bootstrap``, ``NCCL socket 0`` (the number is
+    # that of NCCL's device), ``RoCE mlx5_0:1``.
     purpose: str
-    rule: str
+    rule: str  # what led there, such as a variable's name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Path:
-    """Addresses of different nodes that one network carries; every rank may dial any of them.
+    """Addresses of different nodes that one network carries; every rank may dial any of them."""
 
-    id: ``main``, then ``2``, ``3``… addresses, ifnames: of the nodes that are dialled here, by node.
-    sources: addresses from which nodes send here, as far as networks tell. network: of the addresses, empty
-    where they are in several. users: what dials here, ``NCCL``, ``gloo``, ``MASTER_ADDR``; of a rail, its
-    ports. tried: of a rail, whether what it carries can be told from the node's others.
-    """
-
-    id: str
+    id: str  # ``main``, then ``2``, ``3``…
+    # addresses, ifnames: of the nodes that are dialled here, by node.
     addresses: dict[str, str]
     ifnames: dict[str, str] = field(default_factory=dict)
+    # Addresses from which nodes send here, as far as networks tell.
     sources: dict[str, str] = field(default_factory=dict)
-    network: str = ""
-    users: tuple[str, ...] = ()
-    tried: bool = True
+    network: str = ""  # of the addresses, empty where they are in several
+    users: tuple[str, ...] = ()  # what dials here, ``NCCL``, ``gloo``, ``MASTER_ADDR``; of a rail, its ports
+    tried: bool = True  # of a rail, whether what it carries can be told from the node's others
 
     @property
     def is_main(self) -> bool:
@@ -66,17 +60,15 @@ class Path:
 @fact("paths", scope="cluster", origin="control")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paths:
-    """paths: the main one first, which is that of Job.data_addresses, then those that add an address to it.
+    """All paths of a job, and what they were worked out from."""
 
-    rails: of RoCE ports, rail with rail, and across where NCCL may cross; no TCP connection of the job goes
-    there, and `sources` are those of the rail that sends. uses: every address that
-    the job advertises, those that nobody can dial included. left_out: purposes that were not counted, or
-    could not be told, and why.
-    """
-
+    # The main one first, which is that of Job.data_addresses, then those that add an address to it.
     paths: tuple[Path, ...] = ()
+    # Of RoCE ports, rail with rail, and across where NCCL may cross; no TCP connection of the job goes there,
+    # and `sources` are those of the rail that sends.
     rails: tuple[Path, ...] = ()
-    uses: tuple[Use, ...] = ()
+    uses: tuple[Use, ...] = ()  # every address that the job advertises, those that nobody can dial included
+    # Purposes that were not counted, or could not be told, and why.
     left_out: dict[str, str] = field(default_factory=dict)
 
     @property

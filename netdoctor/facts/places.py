@@ -14,58 +14,47 @@ UNTRIED = "not tried"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A path of a node, and the file system below it.
-
-    asked: what the user wrote after --path, for the role ``path``.
-    role: ``root``, ``tmp``, ``home``, ``cache``, ``path`` (named by the user), ``mount`` (from the network).
-    error: name of an errno, HUNG where nothing answered in time, UNTRIED behind several that hung.
-    inside: the path as its file system's own server or disk has it. network: another machine serves it.
-    fell_read_only: mounted for writing, and made read-only by itself after an error.
-    inodes_total: 0 where the file system has no such number.
-    device, inode, changed (ctime in ns): of the path itself.
-    digest: of a file's size and contents, of a folder's names; entries: digests of a folder's first entries
-    by name; sampled: not all of it was looked at. revision: the commit that git has checked out.
-    """
+    """A path of a node, and the file system below it."""
 
     path: str
+    # ``root``, ``tmp``, ``home``, ``cache``, ``path`` (named by the user), ``mount`` (from the network).
     role: str = "path"
-    asked: str | None = None
+    asked: str | None = None  # what the user wrote after --path, for the role ``path``
+    # Name of an errno, HUNG where nothing answered in time, UNTRIED behind several that hung.
     error: str | None = None
     kind: str | None = None
     fs_type: str | None = None
     mount_point: str | None = None
     source: str | None = None
-    inside: str | None = None
-    network: bool = False
+    inside: str | None = None  # the path as its file system's own server or disk has it
+    network: bool = False  # another machine serves it
     read_only: bool = False
-    fell_read_only: bool = False
+    fell_read_only: bool = False  # mounted for writing, and made read-only by itself after an error
     readable: bool = True
     writable: bool = False
     total_bytes: int = 0
     free_bytes: int = 0
-    inodes_total: int = 0
+    inodes_total: int = 0  # 0 where the file system has no such number
     inodes_free: int = 0
+    # device, inode, changed: of the path itself.
     device: str | None = None
     inode: str | None = None
-    changed: str | None = None
+    changed: str | None = None  # ctime in ns
     size_bytes: int | None = None
-    digest: str | None = None
-    entries: Mapping[str, str] = field(default_factory=dict)
+    digest: str | None = None  # of a file's size and contents, of a folder's names
+    entries: Mapping[str, str] = field(default_factory=dict)  # digests of a folder's first entries by name
     entries_total: int | None = None
-    sampled: bool = False
-    revision: str | None = None
+    sampled: bool = False  # not all of it was looked at
+    revision: str | None = None  # the commit that git has checked out
 
 
 @fact("places")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceFacts:
-    """What the node has at /, /tmp, home, caches and each --path, and its network mounts.
-
-    patience_s: how long each was waited for.
-    """
+    """What the node has at /, /tmp, home, caches and each --path, and its network mounts."""
 
     places: tuple[Place, ...] = ()
-    patience_s: float = 0.0
+    patience_s: float = 0.0  # how long each was waited for
 
     def lacks(self) -> str:
         if not any(place.path == "/" for place in self.places):

@@ -12,24 +12,25 @@ _VIRTUAL = ("rxe", "siw", "efa", "erdma", "mana")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gid:
-    """One non-empty row of a port's GID table. type: ``RoCE v2``, ``IB/RoCE v1`` or None where unreadable."""
+    """One non-empty row of a port's GID table."""
 
     index: int
     gid: str
-    type: str | None = None
+    type: str | None = None  # ``RoCE v2``, ``IB/RoCE v1`` or None where unreadable
     netdev: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowControl:
-    """What the interface of a RoCE port does against loss. pfc: priorities with priority flow control; None
-    where its driver does not say. dscp: the priority of each of 64 DSCPs, ``-`` for one without; empty where
-    packets are sorted by their VLAN tag. pauses: those for all priorities, ``rx tx``, ``off``. ecn:
-    priorities for which it heeds (rp) and sends (np) notices of congestion, ``rp all np 3``."""
+    """What the interface of a RoCE port does against loss."""
 
+    # Priorities with priority flow control; None where its driver does not say.
     pfc: tuple[int, ...] | None = None
+    # The priority of each of 64 DSCPs, ``-`` for one without; empty where packets are sorted by their VLAN
+    # tag.
     dscp: str = ""
-    pauses: str | None = None
+    pauses: str | None = None  # those for all priorities, ``rx tx``, ``off``
+    # Priorities for which it heeds (rp) and sends (np) notices of congestion, ``rp all np 3``.
     ecn: str | None = None
 
     def priority(self, traffic_class: int) -> int | None:
@@ -40,26 +41,23 @@ class FlowControl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HcaPort:
-    """One port. name is NCCL's ``mlx5_0:1``; state ``ACTIVE``, ``INIT``, ``DOWN``…; link_layer ``InfiniBand``
-    or ``Ethernet``; rate_gbit_s and rate_text from ``400 Gb/sec (4X NDR)``. gid_table_len: rows, empty ones
-    too. pkeys: the non-empty rows of its table, ``0xffff``. traffic_class: what mlx5 sets for all of RoCE.
-    flow: of its interface, for RoCE. mtu_bytes: what a packet carries at most, of InfiniBand ports that are
-    active and may be opened."""
+    """One port of an HCA."""
 
-    name: str
+    name: str  # NCCL's, ``mlx5_0:1``
     number: int
-    state: str
+    state: str  # ``ACTIVE``, ``INIT``, ``DOWN``…
     phys_state: str
-    link_layer: str
-    rate_gbit_s: float | None
+    link_layer: str  # ``InfiniBand`` or ``Ethernet``
+    rate_gbit_s: float | None  # this and the text from ``400 Gb/sec (4X NDR)``
     rate_text: str = ""
     lid: int | None = None
     sm_lid: int | None = None
     gids: tuple[Gid, ...] = ()
-    gid_table_len: int | None = None
-    pkeys: tuple[str, ...] = ()
-    traffic_class: int | None = None
-    flow: FlowControl | None = None
+    gid_table_len: int | None = None  # rows, empty ones too
+    pkeys: tuple[str, ...] = ()  # the non-empty rows of its table, ``0xffff``
+    traffic_class: int | None = None  # what mlx5 sets for all of RoCE
+    flow: FlowControl | None = None  # of its interface, for RoCE
+    # What a packet carries at most, of InfiniBand ports that are active and may be opened.
     mtu_bytes: int | None = None
 
     @property
@@ -91,17 +89,16 @@ class HcaPort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PcieLink:
-    """Lanes and speed (GT/s a lane) of a card's link as trained, and the lesser of what the card and the port
-    above it can do. read_request, payload: bytes that the card asks for and sends at once at most;
-    payload_most: that it and the port could (told to root alone). 0 where the kernel does not say."""
+    """A card's link. A number is 0 where the kernel does not say it."""
 
+    # Lanes, and GT/s a lane: as trained, and the lesser of what the card and the port above it can do.
     width: int = 0
     width_most: int = 0
     gtransfers_s: float = 0.0
     gtransfers_s_most: float = 0.0
-    read_request: int = 0
+    read_request: int = 0  # read_request, payload: bytes that the card asks for and sends at once at most
     payload: int = 0
-    payload_most: int = 0
+    payload_most: int = 0  # that it and the port could (told to root alone)
 
     @property
     def is_known(self) -> bool:
@@ -110,13 +107,7 @@ class PcieLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hca:
-    """One RDMA device. netdevs: interfaces of the same PCI function. uverbs_there: whether it has a
-    /dev/infiniband/uverbsN, which libibverbs needs; None where that was not to be seen. uverbs_ok: that is
-    readable and writable for the login user; None when there is none to test. driver:
-    ``mlx5_core 24.10-1.1.4``, the number where the module has one, as those outside of the kernel's tree
-    do. iommu: type of its IOMMU group, ``identity``, ``DMA-FQ``; None without one, and in virtual machines.
-    acs: PCI addresses of switch ports above it that send what goes from one device to another through the
-    processor; None where only root may read that."""
+    """One RDMA device."""
 
     name: str
     fw_version: str | None = None
@@ -128,12 +119,19 @@ class Hca:
     pci_path: tuple[str, ...] = ()
     numa_node: int | None = None
     pcie: PcieLink | None = None
-    netdevs: tuple[str, ...] = ()
+    netdevs: tuple[str, ...] = ()  # interfaces of the same PCI function
     uverbs: str | None = None
+    # Whether it has a /dev/infiniband/uverbsN, which libibverbs needs; None where that was not to be seen.
     uverbs_there: bool | None = None
+    # Whether that is readable and writable for the login user; None when there is none to test.
     uverbs_ok: bool | None = None
+    # ``mlx5_core 24.10-1.1.4``, the number where the module has one, as those outside of the kernel's tree
+    # do.
     driver: str | None = None
+    # Type of its IOMMU group, ``identity``, ``DMA-FQ``; None without one, and in virtual machines.
     iommu: str | None = None
+    # PCI addresses of switch ports above it that send what goes from one device to another through the
+    # processor; None where only root may read that.
     acs: tuple[str, ...] | None = None
     ports: tuple[HcaPort, ...] = ()
 
@@ -155,10 +153,10 @@ class Hca:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetPlugin:
-    """A plugin through which NCCL uses another network. found: the loader finds it in the login session."""
+    """A plugin through which NCCL uses another network."""
 
     path: str
-    found: bool
+    found: bool  # the loader finds it in the login session
 
     @property
     def folder(self) -> str:
@@ -168,11 +166,11 @@ class NetPlugin:
 @fact("rdma")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RdmaFacts:
-    """hcas: sorted by name. unbound_pci: PCI addresses of RDMA-capable NICs (Mellanox/NVIDIA 15b3) without an
-    RDMA device. libibverbs: path found by the loader, or None. net_plugins: NCCL's for EFA, those that the
-    loader finds first; None where there is no EFA."""
+    """What a node has for RDMA."""
 
-    hcas: tuple[Hca, ...] = ()
+    hcas: tuple[Hca, ...] = ()  # sorted by name
+    # PCI addresses of RDMA-capable NICs (Mellanox/NVIDIA 15b3) without an RDMA device.
     unbound_pci: tuple[str, ...] = ()
-    libibverbs: str | None = None
+    libibverbs: str | None = None  # path found by the loader, or None
+    # NCCL's for EFA, those that the loader finds first; None where there is no EFA.
     net_plugins: tuple[NetPlugin, ...] | None = None

@@ -20,27 +20,27 @@ TASKS = "the job's tasks"  # of Job.env_from: what those had that wrote facts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Torch:
-    """torch/version.py and its metadata. cuda, hip: None in a build without them. built_for: the Pythons that
-    its extension was built for, where that of this interpreter is not among them: ``cpython-310``. archs: the
-    GPUs that it has code for, ``sm_90`` and ``compute_90``; empty where its library does not say."""
+    """torch/version.py and its metadata."""
 
     version: str
-    cuda: str | None = None
+    cuda: str | None = None  # cuda, hip: None in a build without them
     hip: str | None = None
     path: str = ""
+    # The Pythons that its extension was built for, where that of this interpreter is not among them:
+    # ``cpython-310``.
     built_for: tuple[str, ...] = ()
+    # The GPUs that it has code for, ``sm_90`` and ``compute_90``; empty where its library does not say.
     archs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nccl:
-    """A libnccl that torch would load. version ``2.21.5``; path of the library; origin: ``wheel``,
-    ``torch-bundled``, ``LD_PRELOAD``, ``LD_LIBRARY_PATH``, ``system``. cuda: the CUDA that it was built with,
-    ``12`` or ``12.4``, None where neither wheel nor library say it."""
+    """A libnccl that torch would load."""
 
     version: str | None
-    origin: str
+    origin: str  # ``wheel``, ``torch-bundled``, ``LD_PRELOAD``, ``LD_LIBRARY_PATH``, ``system``
     path: str
+    # The CUDA that it was built with, ``12`` or ``12.4``, None where neither wheel nor library say it.
     cuda: str | None = None
 
     @property
@@ -51,68 +51,63 @@ class Nccl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interpreter:
-    """Another Python of a node, whose environment has torch. torch: its version; origin: how it was found."""
+    """Another Python of a node, whose environment has torch."""
 
     python: str
-    origin: str
-    torch: str
+    origin: str  # how it was found
+    torch: str  # its version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unmet:
-    """A requirement in the metadata of a distribution that is not plainly met. of, version: whose; requires:
-    as it stands there, with its marker; installed: the version that is there, None for none. extras: those
-    that were asked for of which it is a requirement."""
+    """A requirement in the metadata of a distribution that is not plainly met."""
 
+    # of, version: whose.
     of: str
     version: str
-    requires: str
-    installed: str | None = None
-    extras: tuple[str, ...] = ()
+    requires: str  # as it stands there, with its marker
+    installed: str | None = None  # the version that is there, None for none
+    extras: tuple[str, ...] = ()  # those that were asked for of which it is a requirement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shadow:
-    """A library that LD_PRELOAD or LD_LIBRARY_PATH put in front of what torch or the driver brought. name:
-    ``libcuda.so.1``; version: as the file's own name has it, None without one."""
+    """A library that LD_PRELOAD or LD_LIBRARY_PATH put in front of what torch or the driver brought."""
 
-    name: str
+    name: str  # ``libcuda.so.1``
     path: str
     origin: str
-    version: str | None = None
+    version: str | None = None  # as the file's own name has it, None without one
 
 
 @fact("software")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoftwareFacts:
-    """The job's interpreter. packages: asked-for distributions, None where absent, empty where the version of
-    one that is there could not be read. externally_managed: it is its distribution's own, and pip installs
-    nothing into it unless told to.
-
-    nccl: every libnccl found, the one that the loader would take first. cuda_packages: nvidia-cuda-runtime
-    and friends by distribution name. search_path: where distributions were looked for. others: interpreters
-    that have torch: where this one has none all that are found, else those that the calling shell, the
-    session or torchrun on its PATH name.
-
-    unmet: of torch and the packages that were asked for; None where no metadata were read, as in reports of
-    earlier releases. shadows: the first of each library.
-    """
+    """The job's interpreter."""
 
     executable: str
     version: str
     implementation: str = "CPython"
     prefix: str = ""
     is_venv: bool = False
+    # It is its distribution's own, and pip installs nothing into it unless told to.
     externally_managed: bool = False
     torch: Torch | None = None
     torch_error: str | None = None
-    nccl: tuple[Nccl, ...] = ()
+    nccl: tuple[Nccl, ...] = ()  # every libnccl found, the one that the loader would take first
+    # nvidia-cuda-runtime and friends by distribution name.
     cuda_packages: dict[str, str] = field(default_factory=dict)
+    # Asked-for distributions, None where absent, empty where the version of one that is there could not be
+    # read.
     packages: dict[str, str | None] = field(default_factory=dict)
-    search_path: tuple[str, ...] = ()
+    search_path: tuple[str, ...] = ()  # where distributions were looked for
+    # Interpreters that have torch: where this one has none all that are found, else those that the calling
+    # shell, the session or torchrun on its PATH name.
     others: tuple[Interpreter, ...] = ()
+    # Of torch and the packages that were asked for; None where no metadata were read, as in reports of
+    # earlier releases.
     unmet: tuple[Unmet, ...] | None = None
-    shadows: tuple[Shadow, ...] = ()
+    shadows: tuple[Shadow, ...] = ()  # the first of each library
 
     def lacks(self) -> str:
         return "" if self.version else "the version of Python"
@@ -142,15 +137,14 @@ def in_all(having: Sequence[Sequence[str]]) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import:
-    """A distribution whose modules were imported, in `seconds`. version: as the module has it; error: the
-    last line of what it raised, empty where it went well; status: of the process, where that ended at it."""
+    """A distribution whose modules were imported, in `seconds`."""
 
     name: str
     modules: tuple[str, ...] = ()
-    version: str = ""
-    error: str = ""
+    version: str = ""  # as the module has it
+    error: str = ""  # the last line of what it raised, empty where it went well
     seconds: float = 0.0
-    status: int | None = None
+    status: int | None = None  # of the process, where that ended at it
 
 
 @fact("imports", origin="measure")
@@ -164,28 +158,22 @@ class Imports:
 @fact("nccl_answer", absent=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NcclAnswer:
-    """What the job's own libnccl chose on a node, or why nothing (ncclGetUniqueId, src/init.cc).
-
-    address: of its bootstrap; with NCCL_COMM_ID it is that one's instead. zone: interface of a link-local
-    address. error: NCCL's own words (ncclGetLastError) where it gave up.
-    """
+    """What the job's own libnccl chose on a node, or why nothing (ncclGetUniqueId, src/init.cc)."""
 
     library: str
     version: str
-    address: str | None = None
-    zone: str | None = None
-    error: str | None = None
+    address: str | None = None  # of its bootstrap; with NCCL_COMM_ID it is that one's instead
+    zone: str | None = None  # interface of a link-local address
+    error: str | None = None  # NCCL's own words (ncclGetLastError) where it gave up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfFile:
-    """/etc/nccl.conf, ~/.nccl.conf or NCCL_CONF_FILE as NCCL reads it (no trimming, `#` only in column 0).
-
-    place: ``named`` (by NCCL_CONF_FILE), ``home``, ``home-variable`` and ``home-passwd`` where $HOME and the
-    passwd entry differ, ``system``; empty in older reports. Which of them count depends on the release.
-    """
+    """/etc/nccl.conf, ~/.nccl.conf or NCCL_CONF_FILE as NCCL reads it (no trimming, `#` only in column 0)."""
 
     path: str
+    # ``named`` (by NCCL_CONF_FILE), ``home``, ``home-variable`` and ``home-passwd`` where $HOME and the
+    # passwd entry differ, ``system``; empty in older reports. Which of them count depends on the release.
     place: str = ""
     values: dict[str, str] = field(default_factory=dict)
     error: str | None = None
@@ -206,48 +194,38 @@ class EnvFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requested:
-    """A distribution that the job asks for. specifier: of PEP 440, ``>=0.8,<1``; marker: of PEP 508, which
-    nodes it is meant for; both empty where nothing is said. origin: BY_HAND or ``reqs.txt:4``.
-    only_if_there: a constraint, which asks for nothing that is not installed. extras: ``vllm[ray]``.
-    """
+    """A distribution that the job asks for."""
 
     name: str
-    specifier: str = ""
-    marker: str = ""
-    origin: str = BY_HAND
-    only_if_there: bool = False
-    extras: tuple[str, ...] = ()
+    specifier: str = ""  # of PEP 440, ``>=0.8,<1``
+    marker: str = ""  # of PEP 508, which nodes it is meant for; both empty where nothing is said
+    origin: str = BY_HAND  # BY_HAND or ``reqs.txt:4``
+    only_if_there: bool = False  # a constraint, which asks for nothing that is not installed
+    extras: tuple[str, ...] = ()  # ``vllm[ray]``
 
 
 @fact("job", scope="cluster", origin="control")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What the user says the job will use.
+    """What the user says the job will use."""
 
-    env: from --env-file and NCCL_*/GLOO_*/MASTER_* of the calling environment; env_from: ``train.env:4``
-    or CALLING per variable. master_node: node id that owns master_addr by default, the first.
-    data_addresses: the address of each node that peers are expected to dial, by node id.
-    packages: names to look for; requested: which versions of them, and where; a name alone is to be equal.
-    image: the container image that the job runs in, as docker names it.
-    launcher, backend: one of LAUNCHERS and BACKENDS, None where that is not known.
-    session_limits: soft limits of the session that netdoctor runs in, where steps are held against it:
-    memlock in bytes, nofile; None stands for unlimited. reach: URLs that every node is to reach. write_test:
-    folders that all nodes should share and write to.
-    paths: of code, data and models on the nodes, absolute or below ``~``.
-    """
-
+    # From --env-file and NCCL_*/GLOO_*/MASTER_* of the calling environment.
     env: dict[str, str] = field(default_factory=dict)
-    env_from: dict[str, str] = field(default_factory=dict)
+    env_from: dict[str, str] = field(default_factory=dict)  # ``train.env:4`` or CALLING per variable
     master_addr: str | None = None
     master_port: int = 29500
-    master_node: str | None = None
-    packages: tuple[str, ...] = ()
-    requested: tuple[Requested, ...] = ()
+    master_node: str | None = None  # node id that owns master_addr by default, the first
+    packages: tuple[str, ...] = ()  # names to look for
+    requested: tuple[Requested, ...] = ()  # which versions of them, and where; a name alone is to be equal
     backend: str | None = None
+    # launcher, backend: one of LAUNCHERS and BACKENDS, None where that is not known.
     launcher: str | None = None
-    image: str | None = None
+    image: str | None = None  # the container image that the job runs in, as docker names it
+    # The address of each node that peers are expected to dial, by node id.
     data_addresses: dict[str, str] = field(default_factory=dict)
+    # Soft limits of the session that netdoctor runs in, where steps are held against it: memlock in bytes,
+    # nofile; None stands for unlimited.
     session_limits: dict[str, int | None] = field(default_factory=dict)
-    reach: tuple[str, ...] = ()
-    write_test: tuple[str, ...] = ()
-    paths: tuple[str, ...] = ()
+    reach: tuple[str, ...] = ()  # URLs that every node is to reach
+    write_test: tuple[str, ...] = ()  # folders that all nodes should share and write to
+    paths: tuple[str, ...] = ()  # of code, data and models on the nodes, absolute or below ``~``

@@ -18,10 +18,10 @@ Counts = Mapping[Cell, tuple[int, int]]  # (lost, sent) by direction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """Somebody who loses packets. side: ``in``, ``out``, ``both`` of a node; ``path``; ``all``."""
+    """Somebody who loses packets."""
 
     nodes: tuple[str, ...]
-    side: str
+    side: str  # ``in``, ``out``, ``both`` of a node; ``path``; ``all``
     lost: int
     sent: int
     cells: frozenset[Cell]

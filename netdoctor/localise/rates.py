@@ -46,10 +46,10 @@ def decide(measured: TcpRates | PairRates | RdmaRates, leaves: Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
-    """Rates as the network alone would have had them, in order; noise: relative width of those levelled."""
+    """Rates as the network alone would have had them."""
 
-    values: tuple[float | None, ...]
-    noise: float
+    values: tuple[float | None, ...]  # in the order of the rates
+    noise: float  # relative width of those levelled
 
 
 def network_rates(rates: Sequence[TcpRate | PairRate]) -> Cleared:

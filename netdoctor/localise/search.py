@@ -19,14 +19,11 @@ FAR = 7.0
 
 @dataclass(slots=True)
 class Solution:
-    """A set of suspects with what follows from it.
+    """A set of suspects with what follows from it."""
 
-    chosen[hypothesis]: its factor, as a logarithm, and the price of having it. mu[sample]: how far the
-    slowest of them holds it back, 0 or less. cost[run]: in nats.
-    """
-
-    mu: list[float]
-    cost: list[float]
+    mu: list[float]  # mu[sample]: how far the slowest of them holds it back, 0 or less
+    cost: list[float]  # cost[run]: in nats
+    # chosen[hypothesis]: its factor, as a logarithm, and the price of having it.
     chosen: dict[Hypothesis, tuple[float, float]] = field(default_factory=dict)
 
     def copy(self) -> "Solution":

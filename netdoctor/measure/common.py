@@ -57,20 +57,18 @@ class Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Participants:
-    """The nodes that can take part and the address each is dialled at on the main path.
-
-    further: what peers dial a node at beside that, on the job's other paths. rails: of RoCE ports that add
-    something to these, which are tried from the rail's own addresses. dead: source and address of what
-    nothing got through to, so that no later experiment waits for silence again.
-    """
+    """The nodes that can take part and the address each is dialled at on the main path."""
 
     nodes: tuple[str, ...]
     addresses: Mapping[str, str]
+    # What peers dial a node at beside that, on the job's other paths.
     further: Mapping[str, tuple[Way, ...]] = field(default_factory=dict)
+    # Of RoCE ports that add something to these, which are tried from the rail's own addresses.
     rails: tuple[Path, ...] = ()
     master: str | None = None
     master_port: int = 29500
     ephemeral: Mapping[str, tuple[int, int]] | None = None
+    # Source and address of what nothing got through to, so that no later experiment waits for silence again.
     dead: frozenset[tuple[str, str]] = frozenset()
 
     @classmethod
@@ -224,10 +222,10 @@ ECHO_TARGETS = 60
 
 @dataclass(frozen=True, slots=True)
 class Echoed(Generic[P]):
-    """Probes in the order of the nodes. silent: nodes that did not report, whose echo may be gone as well."""
+    """Probes in the order of the nodes."""
 
     probes: tuple[P, ...]
-    silent: frozenset[str]
+    silent: frozenset[str]  # nodes that did not report, whose echo may be gone as well
     failed: dict[str, str]
 
 

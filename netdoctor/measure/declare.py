@@ -57,14 +57,11 @@ class Made:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """A registered experiment. name: also that of its phase; title: the first line of its docstring.
+    """A registered experiment."""
 
-    The rest is as `experiment` was told.
-    """
-
-    name: str
+    name: str  # also that of its phase
     function: Function
-    title: str
+    title: str  # the first line of its docstring; the rest is as `experiment` was told
     made: tuple[Made, ...]
     after: tuple[str, ...]
     needs: tuple[str, ...]

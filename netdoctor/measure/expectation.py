@@ -51,14 +51,13 @@ VIRTUAL_HCAS = ("rxe", "siw", "efa", "erdma", "mana")
 
 @dataclass(frozen=True, slots=True)
 class GpuModel:
-    """nvlink_gbyte_s (of all its links), pcie_gbyte_s: of one GPU in one direction. nvls: NVSwitch adds up
-    (SM90 and later)."""
+    """A board whose GPUs are joined in a known way. Rates are of one GPU in one direction."""
 
     pattern: str
     links: int
-    nvlink_gbyte_s: float
+    nvlink_gbyte_s: float  # of all its links
     pcie_gbyte_s: float
-    nvls: bool = False
+    nvls: bool = False  # NVSwitch adds up (SM90 and later)
 
 
 # NVIDIA's data sheets: NVLink 25 GB/s a link and direction up to generation 4 (6, 12, 18 links), 50 in 5;
@@ -77,20 +76,16 @@ SWITCHED_FROM = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hardware:
-    """What of a node counts for one experiment. Empty terms with a reason: nothing can be said.
+    """What of a node counts for one experiment. Empty terms with a reason: nothing can be said."""
 
-    network: terms between this node and others. rails: GB/s of each rail by HCA name. gpus: that take part,
-    of those held. nvlinks: up on the GPU that has fewest, None where unknown. pcie_gbyte_s: of the GPU with
-    the slowest link, in one direction, None where unknown.
-    """
-
-    network: tuple[Term, ...] = ()
-    rails: Mapping[str, float]
-    gpus: int = 0
+    network: tuple[Term, ...] = ()  # terms between this node and others
+    rails: Mapping[str, float]  # GB/s of each rail by HCA name
+    gpus: int = 0  # that take part, of those held
     held: int = 0
     model: GpuModel | None = None
     gpu_name: str = ""
-    nvlinks: int | None = None
+    nvlinks: int | None = None  # up on the GPU that has fewest, None where unknown
+    # Of the GPU with the slowest link, in one direction, None where unknown.
     pcie_gbyte_s: float | None = None
     reason: str = ""
 

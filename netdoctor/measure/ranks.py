@@ -135,7 +135,7 @@ class Heard(msgspec.Struct):
 
 @dataclass(slots=True)
 class Rank:
-    """What is known of one rank. stopped: how often it was seen stopped by a signal, one after the other."""
+    """What is known of one rank."""
 
     node: str
     number: int
@@ -143,7 +143,7 @@ class Rank:
     running: bool = True
     code: int | None = None
     silent_s: float = 0.0
-    stopped: int = 0
+    stopped: int = 0  # how often it was seen stopped by a signal, one after the other
     error: Event | None = None
     stderr: str = ""
     torch: str = ""

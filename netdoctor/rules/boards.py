@@ -9,12 +9,11 @@ from netdoctor import tables
 
 
 class Board(NamedTuple):
-    """tflop_s: dense, of 16-bit numbers; gbyte_s: of its memory. In thousands of millions. source: where
-    both are written."""
+    """In thousands of millions."""
 
-    tflop_s: float
-    gbyte_s: float
-    source: str = ""
+    tflop_s: float  # dense, of 16-bit numbers
+    gbyte_s: float  # of its memory
+    source: str = ""  # where both are written
 
 
 class _Row(Struct, forbid_unknown_fields=True):

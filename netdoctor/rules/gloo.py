@@ -15,18 +15,14 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One device of a Gloo process. row: None when the interface is not there, has no address, or
-    the address is of no interface listed. address: what it advertises, None when it fails. ifname:
-    as asked for, or the interface that holds the address. tried: an address that it fails over.
+    """One device of a Gloo process."""
 
-    rule: ``GLOO_SOCKET_IFNAME``, ``own name`` or ``fallback`` (own name of no use: loopback).
-    """
-
-    ifname: str | None
-    address: str | None
+    ifname: str | None  # as asked for, or the interface that holds the address
+    address: str | None  # what it advertises, None when it fails
+    # None when the interface is not there, has no address, or the address is of no interface listed.
     row: AddressRow | None
-    rule: str
-    tried: str | None = None
+    rule: str  # ``GLOO_SOCKET_IFNAME``, ``own name`` or ``fallback`` (own name of no use: loopback)
+    tried: str | None = None  # an address that it fails over
 
 
 def interface_names(env: Mapping[str, str]) -> tuple[str, ...]:

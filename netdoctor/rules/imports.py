@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """pattern: found in the last line; key: of the cause; words: what is wrong; helps: what to do."""
+    """How a failed import ends."""
 
-    pattern: str
-    key: str
-    words: str
-    helps: str
+    pattern: str  # found in the last line
+    key: str  # of the cause
+    words: str  # what is wrong, for people
+    helps: str  # what to do
 
 
 FAILURES = (

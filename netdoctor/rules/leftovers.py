@@ -9,13 +9,12 @@ ON = r"(?i)1|t|true|y|yes"
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A value of the variable that costs something. value: pattern of the whole value; cost: what it does;
-    source: where that is written."""
+    """A value of the variable that costs something."""
 
     name: str
-    value: str
-    cost: str
-    source: str
+    value: str  # pattern of the whole value
+    cost: str  # what it does
+    source: str  # where that is written
 
 
 _CUDA = "https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html"

@@ -8,15 +8,14 @@ from netdoctor.rules.versions import Version, at_least, parse_version
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """Distributions that begin with `name`. older: what an older release than the pinned one does; ends:
-    whether a job ends of it; newer: whether a newer release is trouble as well; since: of torch; source."""
+    """Distributions that begin with `name`."""
 
     name: str
-    older: str
+    older: str  # what an older release than the pinned one does
     source: str
-    ends: bool = False
-    newer: bool = False
-    since: Version = (1, 0)
+    ends: bool = False  # whether a job ends of it
+    newer: bool = False  # whether a newer release is trouble as well
+    since: Version = (1, 0)  # of torch
 
 
 # The first that fits counts. NVIDIA's libraries stay compatible within a major release, and newer NCCLs are

@@ -21,17 +21,14 @@ RUNNING_SINCE = (2, 28, 3)  # IFF_RUNNING and virbr: tags v2.27.7-1 against v2.2
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The address that NCCL would advertise, and the rule that led to it.
+    """The address that NCCL would advertise, and the rule that led to it."""
 
-    row: None when NCCL finds nothing and gives up. rule: ``NCCL_SOCKET_IFNAME``, ``NCCL_COMM_ID``,
-    ``ib*``, ``not docker*, lo*, virbr*``, ``docker*``, ``lo*``, ``virbr*`` or ``nothing left``. untold: what
-    the choice hangs on and the facts do not say; empty where it is certain. asked: NCCL itself said so.
-    """
-
-    row: AddressRow | None
+    row: AddressRow | None  # None when NCCL finds nothing and gives up
+    # ``NCCL_SOCKET_IFNAME``, ``NCCL_COMM_ID``, ``ib*``, ``not docker*, lo*, virbr*``, ``docker*``, ``lo*``,
+    # ``virbr*`` or ``nothing left``.
     rule: str
-    untold: str = ""
-    asked: bool = False
+    untold: str = ""  # what the choice hangs on and the facts do not say; empty where it is certain
+    asked: bool = False  # NCCL itself said so
 
     @property
     def ifname(self) -> str | None:
@@ -204,14 +201,10 @@ def corrected(predicted: Choice, answer: NcclAnswer | None, net: NetFacts, env: 
 
 @dataclass(frozen=True, slots=True)
 class CommId:
-    """NCCL_COMM_ID as ncclSocketGetAddrFromString takes it. address: None where that ends the job, or is
-    untold.
+    """NCCL_COMM_ID as ncclSocketGetAddrFromString takes it."""
 
-    zone: index of the interface behind ``%``, 0 for none.
-    """
-
-    address: IPAddress | None = None
-    zone: int = 0
+    address: IPAddress | None = None  # None where that ends the job, or is untold
+    zone: int = 0  # index of the interface behind ``%``, 0 for none
     untold: str = ""
 
 

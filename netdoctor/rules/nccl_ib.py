@@ -164,22 +164,17 @@ def gives_up_over_index(port: HcaPort, index: int, version: Version | None) -> b
 
 @dataclass(frozen=True, slots=True)
 class GidChoice:
-    """The row of a port's GID table that NCCL takes, and why.
-
-    gid: None where that row is empty. good: rows that a job wants. setting: NCCL_IB_GID_INDEX, if it is set;
-    forced: whether it names an index. too_old: this NCCL takes row 0 without a look at the others. gives_up:
-    as of gives_up_over_index.
-    """
+    """The row of a port's GID table that NCCL takes, and why."""
 
     hca: Hca
     port: HcaPort
     index: int
-    gid: Gid | None
-    good: tuple[Gid, ...]
-    setting: Setting | None
-    forced: bool
-    too_old: bool
-    gives_up: bool = False
+    gid: Gid | None  # None where that row is empty
+    good: tuple[Gid, ...]  # rows that a job wants
+    setting: Setting | None  # NCCL_IB_GID_INDEX, if it is set
+    forced: bool  # whether it names an index
+    too_old: bool  # this NCCL takes row 0 without a look at the others
+    gives_up: bool = False  # as of gives_up_over_index
 
     @property
     def is_link_local(self) -> bool:

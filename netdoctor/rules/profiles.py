@@ -22,13 +22,12 @@ WHAT = {
 
 
 class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One kind of system. gpu: pattern of its GPUs' name. cloud: whose it is, as HostFacts names it; None for
-    machines of one's own. has: by the key under which it may be expected."""
+    """One kind of system."""
 
     name: str
-    gpu: str
-    cloud: str | None = None
-    has: dict[str, float]
+    gpu: str  # pattern of its GPUs' name
+    cloud: str | None = None  # whose it is, as HostFacts names it; None for machines of one's own
+    has: dict[str, float]  # by the key under which it may be expected
     source: str
 
     @property

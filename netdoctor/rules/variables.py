@@ -58,13 +58,11 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A variable as a process of the job sees it on one node.
-
-    origin: the place for people, ``train.env:4``, ``calling environment``, ``login session``, a file's path.
-    """
+    """A variable as a process of the job sees it on one node."""
 
     name: str
     value: str
+    # The place for people, ``train.env:4``, ``calling environment``, ``login session``, a file's path.
     origin: str
     source: Source
 
