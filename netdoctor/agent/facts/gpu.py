@@ -1,9 +1,10 @@
 """Group `gpu`: NVIDIA GPUs through NVML, /proc and the PCI tree. Never a CUDA context."""
 
+import ctypes
 import os
 
 from .. import runtime
-from ..system import clib, files, libs, procs
+from ..system import files, libs, procs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ def job_of(cgroups: str) -> str:
 def loadable() -> bool:
     """Say whether the loader finds NVML in a place that is not searched here."""
     try:
-        clib.load(_SONAME)
+        ctypes.CDLL(_SONAME)
         return True
     except OSError:
         return False

@@ -1,9 +1,11 @@
 """Group `net`: interfaces and addresses, in the kernel's own order."""
 
+import ctypes
 import os
+import struct
 
 from .. import runtime
-from ..system import clib, ethtool, files, sockets
+from ..system import ethtool, files, sockets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,37 +48,49 @@ class Row(object):
         self.prefix_len = prefix_len
 
 
+class _Ifaddrs(ctypes.Structure):
+    """struct ifaddrs. [man 3 getifaddrs]"""
+
+
+_Ifaddrs._fields_ = [
+    ("next", ctypes.POINTER(_Ifaddrs)),
+    ("name", ctypes.c_char_p),
+    ("flags", ctypes.c_uint),
+    ("address", ctypes.c_void_p),
+    ("netmask", ctypes.c_void_p),
+    ("ifu", ctypes.c_void_p),
+    ("data", ctypes.c_void_p),
+]
+
+
 def getifaddrs() -> "list[Row]":
     """Return getifaddrs() in the order of the C library, which NCCL's choice depends on. Raises OSError."""
-    import struct
-
-    # next, name, flags, addr, netmask, ifu, data
-    layout = struct.Struct("@PPIPPPP")
-    head = clib.Pointer()
-    if clib.call("getifaddrs", clib.byref(head)) != 0:
+    libc = ctypes.CDLL(None)
+    head = ctypes.POINTER(_Ifaddrs)()
+    if libc.getifaddrs(ctypes.byref(head)) != 0:
         raise OSError("getifaddrs() failed")
     rows = []  # type: list[Row]
     try:
-        at = head.value
+        at = head
         while at:
             if len(rows) >= MAX_ROWS:
                 raise runtime.Unavailable("failed", "more than %d addresses and interfaces" % MAX_ROWS)
-            following, _, flags, address, netmask, _, _ = layout.unpack(clib.peek(at, layout.size))
-            name = clib.Text.from_address(at + struct.calcsize("P")).value or b""
-            row = Row(name.decode("utf-8", "replace"), flags)
-            if address:
-                row.family = struct.unpack("=H", clib.peek(address, 2))[0]
+            entry = at.contents
+            row = Row((entry.name or b"").decode("utf-8", "replace"), entry.flags)
+            if entry.address:
+                row.family = struct.unpack("=H", ctypes.string_at(entry.address, 2))[0]
                 # struct sockaddr_in has the address at 4, sockaddr_in6 at 8.
                 offset, size = {AF_INET: (4, 4), AF_INET6: (8, 16)}.get(row.family, (0, 0))
                 if size:
-                    row.address = sockets.raw.inet_ntop(row.family, clib.peek(address + offset, size))
-                    if netmask:
-                        mask = clib.peek(netmask + offset, size)
-                        row.prefix_len = sum(bin(b).count("1") for b in bytearray(mask))
+                    packed = ctypes.string_at(entry.address + offset, size)
+                    row.address = sockets.raw.inet_ntop(row.family, packed)
+                    if entry.netmask:
+                        mask = ctypes.string_at(entry.netmask + offset, size)
+                        row.prefix_len = sum(bin(b).count("1") for b in mask)
             rows.append(row)
-            at = following
+            at = entry.next
     finally:
-        clib.call("freeifaddrs", head)
+        libc.freeifaddrs(head)
     return rows
 
 
@@ -186,8 +200,6 @@ def routes(root: str) -> "tuple[list[str], list[str]]":
     """Return the interfaces of default routes, best metric first, IPv4 before IPv6, and the networks behind
     other routes over a router, as ``10.1.0.0/16``. Of IPv4 the main table, and without a default route there
     also what others lead to, by rules that nobody looks at."""
-    import struct
-
     found = []
     behind = []  # type: list[str]
 

@@ -1,10 +1,12 @@
 """Group `time`: what the kernel and the time daemons say about this node's clock."""
 
+import ctypes
 import os
+import struct
 import time
 
 from .. import runtime
-from ..system import clib, files, procs, sockets
+from ..system import files, procs, sockets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,12 +33,10 @@ _DAEMONS = {
 
 def adjtimex() -> "tuple[int, int]":
     """Return (maxerror in us, status bits) of adjtimex() with modes 0. Raises OSError."""
-    import struct
-
     # include/uapi/linux/timex.h: modes, offset, freq, maxerror, esterror, status, and more. `l` makes it
     # right on 32 and 64 bits; the tail is generous padding.
-    timex = clib.array(400)()
-    if clib.call("adjtimex", clib.byref(timex)) < 0:
+    timex = ctypes.create_string_buffer(400)
+    if ctypes.CDLL(None).adjtimex(timex) < 0:
         raise OSError("adjtimex() failed")
     _, _, _, max_error, _, status = struct.unpack_from("@Illlli", timex)
     return max_error, status
@@ -165,8 +165,6 @@ def control(operation: int, association: int, data: bytes) -> bytes:
 
     RFC 9327: version 2, mode 6; of the answer response and error bits, and fragments in any order.
     """
-    import struct
-
     asking = sockets.raw.socket(sockets.raw.AF_INET, sockets.raw.SOCK_DGRAM)
     try:
         asking.settimeout(ASK_S)

@@ -3,10 +3,12 @@
 [Linux include/uapi/linux/ethtool.h; net/ethtool/ioctl.c dev_ethtool, which lets anybody read]
 """
 
+import ctypes
+import fcntl
 import os
 import struct
 
-from . import clib, sockets
+from . import sockets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,13 +33,11 @@ _MODES = (
 
 def exchange(name: str, data: bytes) -> bytes:
     """Return what the kernel makes of the structure of an ethtool command. Raises OSError."""
-    import fcntl
-
-    info = clib.array(len(data)).from_buffer(bytearray(data))
-    request = struct.pack("16sP16x", name.encode("utf-8", "replace")[:15], clib.addressof(info))
+    info = ctypes.create_string_buffer(data, len(data))
+    request = struct.pack("16sP16x", name.encode("utf-8", "replace")[:15], ctypes.addressof(info))
     with sockets.Socket(sockets.raw.AF_INET, sockets.raw.SOCK_DGRAM) as s:
         fcntl.ioctl(s.fileno(), _SIOCETHTOOL, request)
-    return bytes(info)
+    return info.raw
 
 
 def ask(name: str, command: int, size: int) -> "Optional[bytes]":

@@ -1,5 +1,6 @@
 """What NVML says of each GPU, through pynvml: the part of group `gpu` for nodes that have the library."""
 
+import ctypes
 import struct
 
 from . import procs
@@ -84,8 +85,6 @@ def processes(nvml: "Any", handle: "Any") -> "list[dict[str, Any]]":
 
 def nvlinks(nvml: "Any", handle: "Any") -> "dict[str, Any]":
     """Return how many NVLinks a device has, how many of them are active, and which are not."""
-    import ctypes
-
     # Eighteen questions a GPU: past pynvml's wrapper, which costs four times as much.
     ask = nvml._nvmlGetFunctionPointer("nvmlDeviceGetNvLinkState")
     state, down, count = ctypes.c_uint(), [], 0
@@ -111,8 +110,6 @@ def answers(
 
     pairs: fields and scopes. A hundred of them a GPU: as bytes, where pynvml makes an object of each.
     """
-    import ctypes
-
     blank = _questions.get(pairs)
     if blank is None:
         blank = _questions[pairs] = b"".join(_FIELD.pack(*one, 0, 0, 0, 0, 0) for one in pairs)
@@ -155,8 +152,6 @@ def fields(nvml: "Any", handle: "Any", links: int, of_links: "dict[int, str]") -
 
 def older_counts(nvml: "Any", handle: "Any", links: int) -> "dict[str, dict[int, int]]":
     """Return what a driver before R510 counts of each link; nothing where it is a newer one than that."""
-    import ctypes
-
     ask = nvml._nvmlGetFunctionPointer("nvmlDeviceGetNvLinkErrorCounter")
     errors, value = {}, ctypes.c_ulonglong()  # type: dict[str, dict[int, int]], Any
     for link in range(links):
@@ -199,8 +194,6 @@ def inforom(nvml: "Any", handle: "Any") -> "dict[str, Any]":
 
 def sram(nvml: "Any", handle: "Any") -> "dict[str, Any]":
     """Return whether errors of the chip's own memory are beyond what NVIDIA's field diagnostic allows."""
-    import ctypes
-
     status = nvml.c_nvmlEccSramErrorStatus_v1_t()
     try:
         nvml.nvmlDeviceGetSramEccErrorStatus(handle, ctypes.byref(status))
@@ -224,8 +217,6 @@ def application_clocks(nvml: "Any", handle: "Any") -> "dict[str, Any]":
 
 def fabric_info(nvml: "Any", handle: "Any") -> "Any":
     """Return nvmlGpuFabricInfo_t of a GPU: state, and status where that is complete."""
-    import ctypes
-
     info = nvml.c_nvmlGpuFabricInfoV_t()
     nvml.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
     return info
