@@ -1,8 +1,10 @@
 """What operations share on a node: child processes, libraries asked for from the control host, clean-up."""
 
 import os
+import select
 import sys
 import time
+import zlib
 from _thread import _local as local
 from _thread import allocate_lock as Lock
 from _thread import stack_size, start_new_thread
@@ -142,6 +144,29 @@ def _kill_group(pid: int) -> None:
         pass
 
 
+def _start(argv: "list[str]", environment: "dict[str, str]", stdin: int) -> "Any":
+    """Start a child with pipes in a session of its own; it ends with the agent. Raises OSError.
+
+    stdin: as of subprocess.Popen.
+    """
+    import subprocess
+
+    with _children_lock:
+        if _state.closing:
+            raise OSError("the agent is ending")
+        child = subprocess.Popen(
+            argv,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            cwd="/",
+            start_new_session=True,
+        )
+        _children.add(child.pid)
+    return child
+
+
 def run_tool(
     argv: "list[str]", timeout_s: float = 5.0, environment: "Optional[dict[str, str]]" = None
 ) -> ToolResult:
@@ -149,7 +174,6 @@ def run_tool(
 
     environment: without one, the agent's own with LC_ALL=C.
     """
-    import select
     import subprocess
 
     if environment is None:
@@ -157,49 +181,9 @@ def run_tool(
         # Tools of the system want the system's libraries, whatever the job preloads.
         for name in ("LD_PRELOAD", "LD_LIBRARY_PATH"):
             environment.pop(name, None)
-    with _children_lock:
-        if _state.closing:
-            raise OSError("the agent is ending")
-        child = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment,
-            cwd="/",
-            start_new_session=True,
-            close_fds=True,
-        )
-        _children.add(child.pid)
-    end = time.monotonic() + timeout_s
-    collected = {}  # type: dict[int, bytearray]
-    late = False
+    child = _start(argv, environment, subprocess.DEVNULL)
     try:
-        assert child.stdout is not None
-        assert child.stderr is not None
-        out, err = child.stdout.fileno(), child.stderr.fileno()
-        collected = {out: bytearray(), err: bytearray()}
-        poll = select.poll()
-        for fd in collected:
-            poll.register(fd, select.POLLIN | select.POLLHUP)
-        still = set(collected)
-        while still:
-            left = end - time.monotonic()
-            if left <= 0:
-                late = True
-                break
-            for fd, _ in poll.poll(max(1, int(left * 1000))):
-                part = os.read(fd, 65536)
-                if not part:
-                    poll.unregister(fd)
-                    still.discard(fd)
-                    continue
-                room = OUTPUT_CAP_BYTES - len(collected[fd])
-                collected[fd] += part[: max(0, room)]
-        while not late and child.poll() is None:
-            if time.monotonic() > end:
-                late = True
-            time.sleep(0.005)
+        return _result_of(child, time.monotonic() + timeout_s)
     finally:
         # Also after a good end: a tool may have left something behind in its session.
         _kill_group(child.pid)
@@ -207,16 +191,30 @@ def run_tool(
             child.wait(1)
         except subprocess.TimeoutExpired:
             pass
-        with _children_lock:
-            _children.discard(child.pid)
-        for pipe in (child.stdout, child.stderr):
-            if pipe is not None:
-                pipe.close()
-    return ToolResult(
-        None if late else child.returncode,
-        bytes(collected[out]).decode("utf-8", "replace"),
-        bytes(collected[err]).decode("utf-8", "replace"),
-    )
+        forget_child(child.pid)
+        child.stdout.close()
+        child.stderr.close()
+
+
+def _result_of(child: "Any", end: float) -> ToolResult:
+    """Read what a child says, and wait for its end, until monotonic time `end`."""
+    out, err = child.stdout.fileno(), child.stderr.fileno()
+    collected = {out: bytearray(), err: bytearray()}
+    poll = select.poll()
+    for fd in collected:
+        poll.register(fd, select.POLLIN | select.POLLHUP)
+    unfinished = set(collected)
+    while unfinished and time.monotonic() < end:
+        for fd, _ in poll.poll(max(1, int((end - time.monotonic()) * 1000))):
+            part = os.read(fd, 65536)
+            if not part:
+                poll.unregister(fd)
+                unfinished.discard(fd)
+            collected[fd] += part[: max(0, OUTPUT_CAP_BYTES - len(collected[fd]))]
+    while not unfinished and child.poll() is None and time.monotonic() <= end:
+        time.sleep(0.005)
+    texts = [bytes(collected[fd]).decode("utf-8", "replace") for fd in (out, err)]
+    return ToolResult(None if unfinished else child.poll(), *texts)
 
 
 def limits_of_session() -> "dict[int, tuple[int, int]]":
@@ -256,22 +254,25 @@ def keep_normal() -> None:
 def normally(function: "Callable[[], Any]") -> "Any":
     """Return function(), called in a thread whose priority was never lowered. Must not block for long."""
     box = []  # type: list[Any]
-    done = Lock()
-    done.acquire()
-
-    def body() -> None:
-        try:
-            box.append((True, function()))
-        except BaseException as e:  # handed to the caller below
-            box.append((False, e))
-        done.release()
-
-    _normal_work.append(body)
+    work = Work()
+    _normal_work.append(lambda: work.do(_catch, (function, box)))
     try:
         _normal_wake.release()
     except RuntimeError:  # free already: the thread has yet to look
         pass
-    done.acquire()
+    work.join()
+    return _result(box)
+
+
+def _catch(function: "Callable[[], Any]", box: "list[Any]") -> None:
+    """Put what a function returns or raises into a box, for another thread."""
+    try:
+        box.append((True, function()))
+    except BaseException as e:
+        box.append((False, e))
+
+
+def _result(box: "list[Any]") -> "Any":
     good, value = box[0]
     if not good:
         raise value
@@ -306,24 +307,7 @@ def start_child(argv: "list[str]", env: "dict[str, str]") -> "Any":
     """
     import subprocess
 
-    def start() -> "Any":
-        with _children_lock:
-            if _state.closing:
-                raise OSError("the agent is ending")
-            child = subprocess.Popen(
-                argv,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=env,
-                cwd="/",
-                start_new_session=True,
-                close_fds=True,
-            )
-            _children.add(child.pid)
-        return child
-
-    return normally(start)
+    return normally(lambda: _start(argv, env, subprocess.PIPE))
 
 
 def fork_child() -> int:
@@ -374,18 +358,18 @@ def thread(target: "Callable[[], None]") -> Thread:
     return Thread(body)
 
 
-def join_until(started: Work, end: float) -> bool:
+def join_until(work: Work, end: float) -> bool:
     """Wait for work until monotonic time `end`; say whether it ended.
 
     A lock's timeout follows the wall clock up to Python 3.10 where sem_clockwait is missing; short waits in a
     loop keep a clock step harmless.
     """
     pause = 0.001
-    while started.is_alive():
+    while work.is_alive():
         left = end - time.monotonic()
         if left <= 0:
             return False
-        started.join(min(left, pause))
+        work.join(min(left, pause))
         pause = min(pause * 2, 0.05)
     return True
 
@@ -393,19 +377,10 @@ def join_until(started: Work, end: float) -> bool:
 def bounded(function: "Callable[[], Any]", timeout_s: float) -> "Any":
     """Return function() from a thread of its own; raise Unavailable("timed_out") and abandon it when late."""
     box = []  # type: list[Any]
-
-    def body() -> None:
-        try:
-            box.append((True, function()))
-        except BaseException as e:  # handed to the caller below
-            box.append((False, e))
-
-    if not join_until(thread(body), time.monotonic() + timeout_s) or not box:
+    work = thread(lambda: _catch(function, box))
+    if not join_until(work, time.monotonic() + timeout_s) or not box:
         raise Unavailable("timed_out", "no answer within %g s" % timeout_s)
-    good, value = box[0]
-    if not good:
-        raise value
-    return value
+    return _result(box)
 
 
 # --- libraries from the control host ----------------------------------------------------------------------
@@ -501,7 +476,6 @@ def _from_control(name: str) -> "Optional[ModuleType]":
     encoded = _provided[name].get("files")
     if not isinstance(encoded, dict) or not encoded:
         return None
-    import zlib
     from binascii import a2b_base64
 
     from . import provided
