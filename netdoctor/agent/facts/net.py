@@ -314,6 +314,39 @@ def ports_taken(root: str, low: int, high: int, reserved: str) -> "Optional[int]
     return len({port for port in used if low <= port <= high}.difference(free))
 
 
+def _netdevs(rows: "Sequence[Row]", root: str, live: bool) -> "list[dict[str, Any]]":
+    """Return facts.net.Netdev of every interface. live: the rows are this machine's; drivers are asked."""
+    # A label may be another interface's name: the rows that are no addresses have the interfaces' own.
+    flags = {row.name: row.flags for row in rows}
+    flags.update((row.name, row.flags) for row in rows if row.family not in (AF_INET, AF_INET6))
+    base = files.under(root, "/sys/class/net/")
+    # bonding_masters is a plain file there
+    names = [name for name in files.names(base) if os.path.isdir(base + name)]
+    # Those with an address, and physical ones in a bond, a bridge or below a VLAN that has one.
+    carrying = {row.name.partition(":")[0] for row in rows if address_scope(row.address or "::1") == "global"}
+    carrying.update([name.partition(".")[0] for name in carrying])
+    for name in names:
+        if os.path.exists(base + name + "/device") and os.path.exists(base + name + "/master"):
+            carrying.add(name)
+    asked_more = sorted(carrying)[:MAX_ASKED]
+    netdevs = [netdev(root, name, flags.get(name), live, asked_more) for name in names[: MAX_ADDRESSES + 1]]
+    return sorted(netdevs, key=lambda dev: (dev["ifindex"], dev["name"]))
+
+
+def _shared_subnets(rows: "Sequence[Row]", root: str, live: bool) -> "list[dict[str, Any]]":
+    """Return facts.net.SharedAddress of those in one subnet with another interface's."""
+    inet = [
+        (row.name.partition(":")[0], row.address, row.prefix_len)
+        for row in rows
+        if row.family == AF_INET and row.flags & IFF_UP and address_scope(row.address) == "global"
+    ]
+    if len({name for name, _, _ in inet}) < 2:
+        return []
+    from ..system import subnets
+
+    return subnets.shared(root, inet, live)
+
+
 def collect(
     args: "dict[str, Any]", root: str = "/", rows: "Optional[Sequence[Row]]" = None
 ) -> "dict[str, Any]":
@@ -321,25 +354,7 @@ def collect(
     live = rows is None
     if rows is None:
         rows = getifaddrs()
-    # A label may be another interface's name: the rows that are no addresses have the interfaces' own.
-    flags = {row.name: row.flags for row in rows}
-    flags.update((row.name, row.flags) for row in rows if row.family not in (AF_INET, AF_INET6))
-    found = [
-        name
-        for name in files.names(files.under(root, "/sys/class/net"))
-        # bonding_masters is a plain file there
-        if os.path.isdir(files.under(root, "/sys/class/net/" + name))
-    ]
-    # Those with an address, and physical ones in a bond, a bridge or below a VLAN that has one.
-    owners = {row.name.partition(":")[0] for row in rows if address_scope(row.address or "::1") == "global"}
-    owners.update([name.partition(".")[0] for name in owners])
-    base = files.under(root, "/sys/class/net/")
-    parts = {name for name in found if os.path.exists(base + name + "/device")}
-    parts = {name for name in parts if os.path.exists(base + name + "/master")}
-    carrying = sorted(owners | parts)[:MAX_ASKED]
-    netdevs = [netdev(root, name, flags.get(name), live, carrying) for name in found[: MAX_ADDRESSES + 1]]
-    netdevs.sort(key=lambda dev: (dev["ifindex"], dev["name"]))
-    disabled = files.text_or_none(files.under(root, "/proc/sys/net/ipv6/conf/all/disable_ipv6"))
+    netdevs = _netdevs(rows, root, live)
     addresses = [
         {
             "ifname": row.name,
@@ -356,16 +371,7 @@ def collect(
         if len(many) > MAX_ADDRESSES:
             raise runtime.Unavailable("failed", "more than %d %s" % (MAX_ADDRESSES, what))
     devs, behind = routes(root)
-    inet = [
-        (row.name.partition(":")[0], row.address, row.prefix_len)
-        for row in rows
-        if row.family == AF_INET and row.flags & IFF_UP and address_scope(row.address) == "global"
-    ]
-    shared = []  # type: list[dict[str, Any]]
-    if len({name for name, _, _ in inet}) > 1:
-        from ..system import subnets
-
-        shared = subnets.shared(root, inet, live)
+    disabled = files.text_or_none(files.under(root, "/proc/sys/net/ipv6/conf/all/disable_ipv6"))
     return {
         "netdevs": netdevs,
         "addresses": addresses,
@@ -374,7 +380,7 @@ def collect(
         "routed": behind,
         "ipv6_enabled": disabled == "0",
         "somaxconn": files.int_or_none(files.under(root, "/proc/sys/net/core/somaxconn")),
-        "shared": shared,
+        "shared": _shared_subnets(rows, root, live),
         "conntrack": files.int_or_none(files.under(root, _CONNTRACK + "_count")),
         "conntrack_max": files.int_or_none(files.under(root, _CONNTRACK + "_max")),
     }

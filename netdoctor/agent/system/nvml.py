@@ -48,8 +48,14 @@ _NO_PERMISSION, _CORRUPTED_INFOROM = 4, 14
 _STATES = {4: "no_permission", 9: "no_driver", 12: "no_library", 18: "mismatch"}
 # What a device can say that concerns the device and not the one question.
 _DEVICE_FAULTS = (4, 10, 11, 15, 16, 17, 999)
-# The same of questions that not every board, driver and user gets an answer to.
+# The same of questions that not every board, driver and user gets an answer to, and the fields of such.
 _DEVICE_LOST = (15, 16)
+_OPTIONAL = frozenset(
+    (
+        *("ecc_uncorrected_ever", "banks_without_spare", "pcie_width_most", "pcie_generation_now"),
+        *("temperature_c", "margin_c", "slowdown_c", "operating_c"),
+    )
+)
 
 
 def text_of(value: "Any") -> str:
@@ -206,13 +212,11 @@ def sram(nvml: "Any", handle: "Any") -> "dict[str, Any]":
 
 def application_clocks(nvml: "Any", handle: "Any") -> "dict[str, Any]":
     """Return what application clocks are set to, and their default: graphics and memory, MHz."""
-    found = {}
-    for name, read in (
-        ("clocks_set_mhz", nvml.nvmlDeviceGetApplicationsClock),
-        ("clocks_default_mhz", nvml.nvmlDeviceGetDefaultApplicationsClock),
-    ):
-        found[name] = [int(read(handle, _GRAPHICS)), int(read(handle, _MEMORY))]
-    return found
+    now, default = nvml.nvmlDeviceGetApplicationsClock, nvml.nvmlDeviceGetDefaultApplicationsClock
+    return {
+        "clocks_set_mhz": [int(now(handle, _GRAPHICS)), int(now(handle, _MEMORY))],
+        "clocks_default_mhz": [int(default(handle, _GRAPHICS)), int(default(handle, _MEMORY))],
+    }
 
 
 def fabric_info(nvml: "Any", handle: "Any") -> "Any":
@@ -222,96 +226,115 @@ def fabric_info(nvml: "Any", handle: "Any") -> "Any":
     return info
 
 
-def device(nvml: "Any", index: int, counters: bool = False) -> "dict[str, Any]":
-    """Return facts.gpu.Gpu: each question on its own, the first fault of the device as `error`.
+class _Gpu(object):
+    """One device that is asked: each question on its own, the first fault of the device as `error`."""
 
-    counters: no more than who it is, and what it counts.
-    """
-    gpu = {"index": index}  # type: dict[str, Any]
-    try:
-        handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    except nvml.NVMLError as e:
-        gpu["error"] = str(e)
-        return gpu
+    def __init__(self, nvml: "Any", handle: "Any", row: "dict[str, Any]") -> None:
+        self.nvml = nvml
+        self.handle = handle
+        self.row = row  # facts.gpu.Gpu
 
-    def ask(question: "Callable[[], Any]", faults: "tuple[int, ...]" = _DEVICE_FAULTS) -> "Any":
+    def ask(self, question: "Callable[[], Any]", faults: "tuple[int, ...]" = _DEVICE_FAULTS) -> "Any":
+        """Return an answer, None where there is none. faults: codes that are the device's."""
         try:
             return question()
-        except nvml.NVMLError as e:
+        except self.nvml.NVMLError as e:
             if code_of(e) in faults:
-                gpu.setdefault("error", str(e))
+                self.row.setdefault("error", str(e))
         except (AttributeError, TypeError, ValueError, UnicodeDecodeError):
             pass  # a pynvml that does not know the function
         return None
 
-    def put(field: str, question: "Callable[[], Any]", faults: "tuple[int, ...]" = _DEVICE_FAULTS) -> None:
-        value = ask(question, faults)
+    def add(self, part: "Callable[..., dict[str, Any]]", *args: "Any") -> None:
+        """Add the fields that part(nvml, handle, *args) returns."""
+        self.row.update(self.ask(lambda: part(self.nvml, self.handle, *args), _DEVICE_LOST) or {})
+
+    def put(self, field: str, name: str, convert: "Callable[[Any], Any]" = int, *args: int) -> None:
+        """Put what nvmlDeviceGetNAME answers into a field."""
+        faults = _DEVICE_LOST if field in _OPTIONAL else _DEVICE_FAULTS
+        value = self.ask(
+            lambda: convert(getattr(self.nvml, "nvmlDeviceGet" + name)(self.handle, *args)), faults
+        )
         if value is not None:
-            gpu[field] = value
+            self.row[field] = value
 
-    def add(field: str, question: "Callable[[], Any]") -> None:
-        put(field, question, _DEVICE_LOST)
-
-    def counts() -> None:
+    def count(self) -> None:
         """NVLinks, and all fields: which ones there are depends on the generation."""
-        capability = ask(lambda: tuple(nvml.nvmlDeviceGetCudaComputeCapability(handle)))
+        nvml, handle, row = self.nvml, self.handle, self.row
+        capability = self.ask(lambda: tuple(nvml.nvmlDeviceGetCudaComputeCapability(handle)))
         if capability is not None:
-            gpu["compute_capability"] = "%d.%d" % capability
-        gpu.update(ask(lambda: nvlinks(nvml, handle)) or {})
+            row["compute_capability"] = "%d.%d" % capability
+        row.update(self.ask(lambda: nvlinks(nvml, handle)) or {})
         of_links = _LINK5_FIELDS if capability and capability[0] >= _BLACKWELL else _LINK_FIELDS
-        gpu.update(ask(lambda: fields(nvml, handle, gpu.get("nvlinks", 0), of_links), _DEVICE_LOST) or {})
+        self.add(fields, row.get("nvlinks", 0), of_links)
 
+    def memory_errors(self) -> None:
+        """Errors of its memory, and the rows that were remapped."""
+        # Uncorrected errors since the driver was loaded, and ever.
+        self.put("ecc_uncorrected", "TotalEccErrors", int, 1, 0)
+        self.put("ecc_uncorrected_ever", "TotalEccErrors", int, 1, 1)
+        self.add(sram)
+        rows = self.ask(lambda: self.nvml.nvmlDeviceGetRemappedRows(self.handle))
+        if rows is not None:
+            self.row.update(remap_pending=bool(rows[2]), remap_failed=bool(rows[3]))
+            self.put("banks_without_spare", "RowRemapperHistogram", lambda banks: int(banks.none))
+
+    def fabric(self) -> None:
+        """Its state in an NVLink domain, and which one."""
+        fabric = self.ask(lambda: fabric_info(self.nvml, self.handle))
+        if fabric is not None:
+            self.row.update(fabric_state=int(fabric.state), fabric_status=int(fabric.status))
+            uuid = bytes(bytearray(fabric.clusterUuid))
+            if any(uuid):  # several nodes share it
+                self.row["nvlink_domain"] = "%s.%d" % (uuid.hex(), fabric.cliqueId)
+
+
+def device(nvml: "Any", index: int, counters: bool = False) -> "dict[str, Any]":
+    """Return facts.gpu.Gpu. counters: no more than who it is, and what it counts."""
+    row = {"index": index}  # type: dict[str, Any]
+    try:
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    except nvml.NVMLError as e:
+        row["error"] = str(e)
+        return row
+    gpu = _Gpu(nvml, handle, row)
     if counters:
-        put("uuid", lambda: text_of(nvml.nvmlDeviceGetUUID(handle)))
-        counts()
-        return gpu
-    put("name", lambda: text_of(nvml.nvmlDeviceGetName(handle)))
-    put("uuid", lambda: text_of(nvml.nvmlDeviceGetUUID(handle)))
-    put("pci_bus_id", lambda: text_of(nvml.nvmlDeviceGetPciInfo(handle).busId))
-    memory = ask(lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
+        gpu.put("uuid", "UUID", text_of)
+        gpu.count()
+        return row
+    gpu.put("name", "Name", text_of)
+    gpu.put("uuid", "UUID", text_of)
+    gpu.put("pci_bus_id", "PciInfo", lambda info: text_of(info.busId))
+    memory = gpu.ask(lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
     if memory is not None:
-        gpu["memory_total_bytes"] = int(memory.total)
-        gpu["memory_used_bytes"] = int(memory.used)
-    counts()
-    # Uncorrected errors since the driver was loaded.
-    put("ecc_uncorrected", lambda: int(nvml.nvmlDeviceGetTotalEccErrors(handle, 1, 0)))
-    add("ecc_uncorrected_ever", lambda: int(nvml.nvmlDeviceGetTotalEccErrors(handle, 1, 1)))
-    gpu.update(ask(lambda: sram(nvml, handle), _DEVICE_LOST) or {})
-    rows = ask(lambda: nvml.nvmlDeviceGetRemappedRows(handle))
-    if rows is not None:
-        gpu["remap_pending"], gpu["remap_failed"] = bool(rows[2]), bool(rows[3])
-        add("banks_without_spare", lambda: int(nvml.nvmlDeviceGetRowRemapperHistogram(handle).none))
-    put(
-        "throttle_reasons",
-        lambda: int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),
-    )
-    put("compute_mode", lambda: int(nvml.nvmlDeviceGetComputeMode(handle)))
-    put("mig_enabled", lambda: bool(nvml.nvmlDeviceGetMigMode(handle)[0]))
+        row.update(memory_total_bytes=int(memory.total), memory_used_bytes=int(memory.used))
+    gpu.count()
+    gpu.memory_errors()
+    gpu.put("throttle_reasons", "CurrentClocksThrottleReasons")
+    gpu.put("compute_mode", "ComputeMode")
+    gpu.put("mig_enabled", "MigMode", lambda modes: bool(modes[0]))
     # The width stays when a GPU is idle; the generation does not, so the one that GPU and slot can do.
-    put("pcie_width", lambda: int(nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)))
-    add("pcie_width_most", lambda: int(nvml.nvmlDeviceGetMaxPcieLinkWidth(handle)))
-    put("pcie_generation", lambda: int(nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)))
-    add("pcie_generation_now", lambda: int(nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)))
-    fabric = ask(lambda: fabric_info(nvml, handle))
-    if fabric is not None:
-        gpu["fabric_state"], gpu["fabric_status"] = int(fabric.state), int(fabric.status)
-        uuid = bytes(bytearray(fabric.clusterUuid))
-        if any(uuid):  # several nodes share it
-            gpu["nvlink_domain"] = "%s.%d" % (uuid.hex(), fabric.cliqueId)
-    put("vbios", lambda: text_of(nvml.nvmlDeviceGetVbiosVersion(handle)))
-    put("ecc_enabled", lambda: bool(nvml.nvmlDeviceGetEccMode(handle)[0]))
-    put("power_limit_w", lambda: nvml.nvmlDeviceGetPowerManagementLimit(handle) / 1000.0)
-    put("power_default_w", lambda: nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle) / 1000.0)
-    gpu.update(ask(lambda: application_clocks(nvml, handle), _DEVICE_LOST) or {})
-    gpu.update(ask(lambda: inforom(nvml, handle), _DEVICE_LOST) or {})
-    add("temperature_c", lambda: int(nvml.nvmlDeviceGetTemperature(handle, 0)))
-    add("margin_c", lambda: int(nvml.nvmlDeviceGetMarginTemperature(handle)))
-    if "margin_c" not in gpu:  # before Ada, limits are temperatures
-        add("slowdown_c", lambda: int(nvml.nvmlDeviceGetTemperatureThreshold(handle, _SLOWDOWN)))
-        add("operating_c", lambda: int(nvml.nvmlDeviceGetTemperatureThreshold(handle, _OPERATING)))
-    put("persistence", lambda: bool(nvml.nvmlDeviceGetPersistenceMode(handle)))
-    put("processes", lambda: processes(nvml, handle))
-    return gpu
+    gpu.put("pcie_width", "CurrPcieLinkWidth")
+    gpu.put("pcie_width_most", "MaxPcieLinkWidth")
+    gpu.put("pcie_generation", "MaxPcieLinkGeneration")
+    gpu.put("pcie_generation_now", "CurrPcieLinkGeneration")
+    gpu.fabric()
+    gpu.put("vbios", "VbiosVersion", text_of)
+    gpu.put("ecc_enabled", "EccMode", lambda modes: bool(modes[0]))
+    gpu.put("power_limit_w", "PowerManagementLimit", lambda milliwatt: milliwatt / 1000.0)
+    gpu.put("power_default_w", "PowerManagementDefaultLimit", lambda milliwatt: milliwatt / 1000.0)
+    gpu.add(application_clocks)
+    gpu.add(inforom)
+    gpu.put("temperature_c", "Temperature", int, 0)
+    gpu.put("margin_c", "MarginTemperature")
+    if "margin_c" not in row:  # before Ada, limits are temperatures
+        gpu.put("slowdown_c", "TemperatureThreshold", int, _SLOWDOWN)
+        gpu.put("operating_c", "TemperatureThreshold", int, _OPERATING)
+    gpu.put("persistence", "PersistenceMode", bool)
+    found = gpu.ask(lambda: processes(nvml, handle))
+    if found is not None:
+        row["processes"] = found
+    return row
 
 
 def query(nvml: "Any", counters: bool = False) -> "dict[str, Any]":
