@@ -21,6 +21,7 @@ OUTPUT_CAP_BYTES = 256 * 1024
 PROVIDE_WAIT_S = 5.0
 MODULE_WAIT_S = 15.0
 LIBRARY_CAP_BYTES = 4 << 20
+_SESSION = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 
 # The limits of the login session, read before the agent changes its own: {name: (soft, hard)}.
 session_limits = {}  # type: dict[str, tuple[int, int]]
@@ -68,6 +69,14 @@ class Unavailable(Exception):
         Exception.__init__(self, detail)
         self.why = why
         self.detail = detail
+
+
+def session_name(args: "dict[str, Any]") -> str:
+    """Return args["session"]. Raises ValueError."""
+    name = args.get("session")
+    if not isinstance(name, str) or not 1 <= len(name) <= 80 or not set(name) <= _SESSION:
+        raise ValueError("a session has a short name of letters, digits, dots and dashes")
+    return name
 
 
 def module(name: str, missing: str) -> "Any":

@@ -36,7 +36,7 @@ from netdoctor.agent.facts import software as facts_software
 from netdoctor.agent.facts import time as facts_time
 from netdoctor.agent.facts import tuning as facts_tuning
 from netdoctor.agent.operations import spawn as op_spawn
-from netdoctor.agent.system import aside, dists, files, libs, nvml, procs, pythons, subnets
+from netdoctor.agent.system import aside, dists, files, libs, mounts, nvml, procs, pythons, subnets
 from netdoctor.facts import FACT_TYPES
 from netdoctor.facts.accelerators import AcceleratorFacts
 from netdoctor.facts.clock import ChronyTracking, TimeReport
@@ -1757,15 +1757,15 @@ garbage
 
 
 def test_mounts_of_a_tree(tmp_path: Path) -> None:
-    found = facts_places.read_mounts(trees.make(tmp_path, {"/proc/self/mountinfo": MOUNTINFO}))
+    found = mounts.read_mounts(trees.make(tmp_path, {"/proc/self/mountinfo": MOUNTINFO}))
     by = {mount.point: mount for mount in found}
     assert {point for point, mount in by.items() if mount.is_network} == {"/data", "/mnt/my bucket"}
     assert {point for point, mount in by.items() if mount.fell} == {"/fell", "/emergency"}
     assert {point for point, mount in by.items() if mount.read_only} == {"/fell", "/meant", "/snap/x"}
-    below = facts_places.mount_of("/data/x/y", found)
+    below = mounts.mount_of("/data/x/y", found)
     assert below is not None
     assert (below.point, below.root, below.source) == ("/data", "/exp/a", "10.0.0.5:/vol")
-    assert facts_places.mount_of("/database", found) is by["/"]
+    assert mounts.mount_of("/database", found) is by["/"]
     roles = {
         one["path"]: one["role"] for one in facts_places.select_paths({"paths": ["/data", "rel"]}, found, "/")
     }

@@ -9,6 +9,7 @@ import pytest
 
 from netdoctor.agent.facts import places as facts_places
 from netdoctor.agent.operations import share as op_share
+from netdoctor.agent.system import mounts
 from netdoctor.measure import sharing
 from tests.scan.harness import until
 
@@ -77,7 +78,7 @@ def test_a_cached_folder_is_waited_for_as_its_mount_says() -> None:
         ("nfs4", "rw,actimeo=0", 0.0),
         ("ext4", "rw,acdirmax=9", 0.0),
     ):
-        mount = facts_places.Mount("/data", kind, "x:/e", "/", "rw", options)
+        mount = mounts.Mount("/data", kind, "x:/e", "/", "rw", options)
         assert op_share.cached_s(mount) == seconds, (kind, options)
     assert op_share.cached_s(None) == 0.0
 

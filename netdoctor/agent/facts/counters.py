@@ -51,12 +51,11 @@ WAIT_S = 3.0
 
 
 def uptime(root: str) -> float:
-    """Return seconds since boot, of ``350735.47 234388.90``."""
-    text = files.text_or_none(files.under(root, "/proc/uptime")) or ""
-    try:
-        return float(text.split()[0])
-    except (IndexError, ValueError):
+    """Return seconds since boot."""
+    since_boot_s = files.uptime_s(root)
+    if since_boot_s is None:
         raise runtime.Unavailable("failed", "/proc/uptime cannot be read")
+    return since_boot_s
 
 
 def counted(name: str, base: str, counters: "Iterable[str]") -> "dict[str, Any]":

@@ -120,7 +120,7 @@ def conf_file(path: str, origin: str, root: str) -> "Optional[dict[str, Any]]":
             return None
         entry["error"] = "ENOENT"
     except (OSError, ValueError) as e:
-        entry["error"] = files.errno_name(e) if isinstance(e, OSError) else str(e)
+        entry["error"] = files.errno_name(e)
     return entry
 
 

@@ -63,15 +63,11 @@ def pci_gpus(root: str) -> "tuple[list[dict[str, Any]], int]":
         switches += kind.startswith("0x0680")
         if not kind.startswith("0x03"):
             continue
-        try:
-            driver = os.path.basename(os.readlink(base + "/driver")) or None
-        except OSError:
-            driver = None
         found.append(
             {
                 "address": address,
                 "device_id": files.text_or_none(base + "/device") or "",
-                "driver": driver,
+                "driver": files.link_name(base + "/driver"),
                 "path": files.pci_path(os.path.realpath(base)),
                 "numa_node": files.int_or_none(base + "/numa_node"),
             }
@@ -135,13 +131,6 @@ def open_module(root: str) -> "Optional[bool]":
     """Return whether the loaded kernel module is the open one, None where none is."""
     text = files.text_or_none(files.under(root, "/proc/driver/nvidia/version"))
     return None if not text else "Open Kernel Module" in text
-
-
-def up_s(root: str) -> "Optional[float]":
-    """Return for how long the kernel runs."""
-    text = files.text_or_none(files.under(root, "/proc/uptime")) or ""  # 350735.47 234388.90
-    word = text.partition(" ")[0]
-    return float(word) if word.replace(".", "", 1).isdecimal() else None
 
 
 def device_nodes(root: str) -> "list[str]":
@@ -221,7 +210,7 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         found["login_job"] = job_of(files.text_or_none(files.under(root, "/proc/self/cgroup"), 16384) or "")
         found["slurmd"] = "slurmd" in procs.running(root)
     if found["pci"]:
-        found["up_s"] = up_s(root)
+        found["up_s"] = files.uptime_s(root)
         found["nvswitches"] = switches
     if not paths and not (root == "/" and loadable()):
         found.update(services(root, True, False) if switches else {}, nvml="no_library")

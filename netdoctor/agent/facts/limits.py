@@ -6,10 +6,13 @@ import time
 
 from .. import runtime
 from ..system import files, procs
+from ..system.mounts import mount_of, read_mounts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Mapping, Optional
+
+    from ..system.mounts import Mount
 
 # NCCL's segments, torch's shared tensors, PSM2's and POSIX semaphores.
 _SHM = ("nccl-", "torch_", "psm_", "sem.")
@@ -24,41 +27,19 @@ def limit(name: str, index: int, limits: "Mapping[str, tuple[int, int]]") -> "Op
     return None if pair is None or pair[index] == resource.RLIM_INFINITY else pair[index]
 
 
-def mount_types(root: str) -> "dict[str, str]":
-    """Return file system type by mount point, from mountinfo; the last mount on a point wins."""
-    # 36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue
-    found = {}
-    text = files.text_or_none(files.under(root, "/proc/self/mountinfo"), 1 << 20) or ""
-    for line in text.splitlines():
-        left, _, right = line.partition(" - ")
-        part, kind = left.split(), right.split()
-        if len(part) > 4 and kind:
-            found[plain(part[4])] = kind[0]
-    return found
-
-
-def plain(path: str) -> str:
-    """Return a path of mountinfo without its escapes: ``/my\\040disk``."""
-    if "\\" not in path:
-        return path
-    import re
-
-    return re.sub(r"\\([0-7]{3})", lambda m: chr(int(m.group(1), 8)), path)
-
-
-def file_system(path: str, mounts: "Mapping[str, str]", root: str = "/") -> "dict[str, Any]":
+def file_system(path: str, mounts: "list[Mount]", root: str = "/") -> "dict[str, Any]":
     """Return facts.host.FileSystem. A full or read-only file system is found without writing to it."""
     real = files.under(root, path)
-    reply = {"path": path, "fs_type": mounts.get(path), "is_mount": path in mounts}  # type: dict[str, Any]
+    mount = mount_of(path, mounts)
+    is_mount = mount is not None and mount.point == path
+    reply = {"path": path, "fs_type": None, "is_mount": is_mount}  # type: dict[str, Any]
     try:
         stat = os.statvfs(real)
     except OSError as e:
         reply.update(writable=False, error=os.strerror(e.errno) if e.errno else str(e))
-        return reply
-    if reply["fs_type"] is None:
-        above = [m for m in mounts if path.startswith(m.rstrip("/") + "/")]
-        reply["fs_type"] = mounts[max(above, key=len)] if above else None
+        return dict(reply, fs_type=mount.kind if mount and is_mount else None)
     reply.update(
+        fs_type=mount.kind if mount else None,
         total_bytes=stat.f_blocks * stat.f_frsize,
         free_bytes=stat.f_bavail * stat.f_frsize,
         writable=os.access(real, os.W_OK) and not stat.f_flag & os.ST_RDONLY,
@@ -140,7 +121,7 @@ def temporary(tmpdir: "Optional[str]", root: str) -> str:
 def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     """Return facts.host.LimitFacts."""
     limits = runtime.session_limits
-    mounts = mount_types(root)
+    mounts = read_mounts(root)
     stale, stale_bytes = stale_shm(root, time.time())
     return {
         "memlock_soft_bytes": limit("MEMLOCK", 0, limits),

@@ -103,13 +103,6 @@ def address_scope(address: str) -> str:
     return "global"
 
 
-def _link_name(path: str) -> "Optional[str]":
-    try:
-        return os.path.basename(os.readlink(path)) or None
-    except OSError:
-        return None
-
-
 def _kind(base: str, flags: int, driver: "Optional[str]") -> str:
     if flags & IFF_LOOPBACK:
         return "loopback"
@@ -149,7 +142,7 @@ def netdev(
         flags = files.number(os.path.join(base, "flags")) or 0
         if text("operstate") in ("up", "unknown") and flags & IFF_UP:
             flags |= IFF_RUNNING
-    driver = _link_name(os.path.join(base, "device", "driver"))
+    driver = files.link_name(base + "/device/driver")
     driver_info = ethtool.driver_info(name) if ask_driver and (driver is None or name in carrying) else []
     driver = driver or (driver_info[0] if driver_info else None)
     kind = _kind(base, flags, driver)

@@ -5,11 +5,14 @@ import os
 import stat
 
 from ..system import aside, files
+from ..system.mounts import mount_of, read_mounts
 from . import limits as facts_limits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Optional
+
+    from ..system.mounts import Mount
 
 # A mount that answers at all does so in milliseconds; a cold automount, or a busy server, in a second or two.
 PATIENCE_S = 4.0
@@ -18,15 +21,7 @@ MOUNTS_AT_MOST = 8
 PATHS_AT_MOST = 32
 CACHES = ("HF_HOME", "TORCH_HOME", "XDG_CACHE_HOME")
 
-# Served by another machine, so that they may hang. [fs/*/ in Linux, and the clients' own names]
-NETWORK = frozenset(
-    (
-        *("nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "glusterfs", "wekafs", "panfs"),
-        *("pvfs2", "orangefs", "afs", "9p", "virtiofs", "gfs2", "ocfs2", "vastnfs", "daos", "fuse"),
-    )
-)
-# Of FUSE, what serves a session or a container and no job.
-_FUSE_OWN = ("portal", "gvfsd-fuse", "lxcfs", "snapfuse", "fuse-overlayfs", "rofiles-fuse", "kio-fuse")
+# Where mounts of services and containers lie.
 _OWN_PLACES = ("/run/", "/var/lib/kubelet/", "/var/lib/docker/", "/var/lib/containers/", "/snap/")
 
 # Contents of a file: the whole of it up to here, of a longer one windows from end to end.
@@ -58,57 +53,6 @@ _PASSING_ENDS = (".pyc", ".pyo", ".log", ".lock", ".pid", ".tmp", ".swp", ".out"
 _PASSING_STARTS = (".nfs", "core.", "slurm-", "events.out.", ".fuse_hidden")
 
 _sha256 = []  # type: list[Callable[..., Any]]  # once it is imported
-
-
-class Mount(object):
-    """One line of mountinfo."""
-
-    def __init__(
-        self, point: str, kind: str, source: str, root: str, mount_options: str, super_options: str
-    ) -> None:
-        self.point = point
-        self.kind = kind
-        self.source = source
-        self.root = root
-        self.options = super_options
-        self.read_only = "ro" in mount_options.split(",") or "ro" in super_options.split(",")
-        # Mounted for writing, and read-only as a whole: ext4 and btrfs do that to themselves after an error.
-        # Since Linux 6.15 ext4 says so in words instead.
-        fell = (
-            "ro" in super_options.split(",")
-            and "rw" in mount_options.split(",")
-            and kind in ("ext4", "ext3", "btrfs", "f2fs")
-        )
-        self.fell = fell or not {"emergency_ro", "shutdown"}.isdisjoint(super_options.split(","))
-
-    @property
-    def is_network(self) -> bool:
-        kind, _, sub = self.kind.partition(".")
-        return kind in NETWORK and sub not in _FUSE_OWN
-
-
-def read_mounts(root: str) -> "list[Mount]":
-    """Return what is mounted; a later mount hides an earlier one on its point.
-
-    ``36 35 0:48 /exp /data rw,relatime shared:1 - nfs4 10.0.0.5:/export rw,vers=4.2``
-    """
-    found = {}
-    text = files.text_or_none(files.under(root, "/proc/self/mountinfo"), 1 << 20) or ""
-    for line in text.splitlines():
-        left, _, right = line.partition(" - ")
-        mount, source_fields = left.split(), right.split()
-        if len(mount) > 5 and len(source_fields) > 1:
-            point, source = facts_limits.plain(mount[4]), facts_limits.plain(source_fields[1])
-            options = source_fields[2] if len(source_fields) > 2 else ""
-            below = facts_limits.plain(mount[3])
-            found[point] = Mount(point, source_fields[0], source[:400], below, mount[5], options)
-    return list(found.values())
-
-
-def mount_of(path: str, mounts: "list[Mount]") -> "Optional[Mount]":
-    """Return the mount that a path without links lies on."""
-    above = [m for m in mounts if path == m.point or path.startswith(m.point.rstrip("/") + "/")]
-    return max(above, key=lambda m: len(m.point)) if above else None
 
 
 # --- in the child -----------------------------------------------------------------------------------------

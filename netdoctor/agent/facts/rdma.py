@@ -90,12 +90,9 @@ def traffic_class(hca: str, number: str, root: str) -> "Optional[int]":
 
 def driver(device: str) -> "Optional[str]":
     """Return ``mlx5_core 24.10-1.1.4``, or the module's name alone."""
-    try:
-        name = os.path.basename(os.readlink(device + "/driver"))
-    except OSError:
-        return None
-    version = files.attribute(device + "/driver/module/version")
-    return name + " " + version if version else name
+    name = files.link_name(device + "/driver")
+    version = files.attribute(device + "/driver/module/version") if name else None
+    return "%s %s" % (name, version) if version else name
 
 
 class Config(object):

@@ -199,7 +199,6 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
             sysctls[name] = " ".join(value.split())[:100]
     cpuinfo = processor(root)
     total, used = swap(small("/proc/swaps") or "")
-    uptime = (small("/proc/uptime") or "").split()[:1]
     cpu = "/sys/devices/system/cpu/"
     try:
         allowed = len(os.sched_getaffinity(0)) if root == "/" else None
@@ -223,7 +222,7 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         "is_grace": os.path.isdir(files.under(root, "/proc/driver/nvidia")) and GRACE in cpuinfo,
         "swap_bytes": total,
         "swap_used_bytes": used,
-        "uptime_s": float(uptime[0]) if uptime and uptime[0].replace(".", "").isdigit() else None,
+        "uptime_s": files.uptime_s(root),
         "reboot_wanted": any(
             os.path.exists(files.under(root, path))
             for path in ("/run/reboot-required", "/var/run/reboot-required")

@@ -305,10 +305,6 @@ def _new_server(args: "dict[str, Any]") -> Server:
     return server
 
 
-def _error(e: Exception) -> str:
-    return files.errno_name(e) if isinstance(e, OSError) and e.errno else str(e)
-
-
 def _listen_when_free(server: Server, address: "Any", port: int, name: "Optional[str]") -> int:
     """Open a listener, after another scan's on that port if need be. Raises OSError, ValueError."""
     end = time.monotonic() + OTHER_SCAN_S
@@ -340,7 +336,7 @@ def listen(args: "dict[str, Any]") -> "list[dict[str, Any]]":
         try:
             port = _listen_when_free(server, request.get("address"), port, name)
         except (OSError, ValueError) as e:
-            error = _error(e)
+            error = files.errno_name(e)
         rows.append(
             {
                 "address": str(request.get("address")),
@@ -366,7 +362,7 @@ def udp_echo(args: "dict[str, Any]") -> "dict[str, Any]":
         name = interfaces([args], "rail").get(str(args.get("address")))
         port = server.echo(args.get("address"), port, name)
     except (OSError, ValueError) as e:
-        error = _error(e)
+        error = files.errno_name(e)
     server.start()
     return {"address": str(args.get("address")), "port": port, "error": error}
 

@@ -87,7 +87,7 @@ def udp_loss(args: "dict[str, Any]") -> "list[dict[str, Any]]":
             prober = Prober(target, token)
         except (OSError, ValueError, TypeError) as e:
             row = target if isinstance(target, dict) else {}
-            text = files.errno_name(e) if isinstance(e, OSError) and e.errno else str(e)
+            text = files.errno_name(e)
             rows.append(
                 {
                     "dst": str(row.get("dst", "")),

@@ -281,7 +281,7 @@ def probe(
     try:
         prober = Prober(reply["address"], int(row.get("port") or 0), token, wait_s)
     except (OSError, ValueError, TypeError) as e:
-        reply["detail"] = files.errno_name(e) if isinstance(e, OSError) and e.errno else str(e)
+        reply["detail"] = files.errno_name(e)
         return reply
     try:
         prober.connect(source, names)

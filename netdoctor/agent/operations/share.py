@@ -10,7 +10,7 @@ import time
 
 from .. import runtime
 from ..facts import places as facts_places
-from ..system import aside, files
+from ..system import aside, files, mounts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def content_of(token: str, number: int) -> bytes:
     return (line * (SIZE_BYTES // len(line) + 1))[:SIZE_BYTES]
 
 
-def cached_s(mount: "Optional[facts_places.Mount]") -> float:
+def cached_s(mount: "Optional[mounts.Mount]") -> float:
     """Return how long a client may know nothing of a new file."""
     if mount is None or not mount.is_network:
         return 0.0
@@ -200,7 +200,7 @@ def share(args: "dict[str, Any]") -> "list[dict[str, Any]]":
     if not _experiments:
         runtime.at_exit(_close_all)
     _experiments[experiment.token] = experiment
-    mounts = facts_places.read_mounts("/")
+    mounted = mounts.read_mounts("/")
     rows = []
     home = os.environ.get("HOME") or ""
     for path in _paths(args):
@@ -209,7 +209,7 @@ def share(args: "dict[str, Any]") -> "list[dict[str, Any]]":
         row.update(owner=None, uid=os.geteuid())
         experiment.open(path, real)
         answer = experiment.ask(path, "write")
-        mount = facts_places.mount_of(real, mounts)
+        mount = mounts.mount_of(real, mounted)
         row["place"] = "%s %s" % (mount.kind, mount.source) if mount and mount.is_network else "local"
         row["cached_s"] = cached_s(mount)
         row.update(answer or {})

@@ -14,7 +14,7 @@ import threading
 import time
 
 from .. import runtime
-from ..system import files, private
+from ..system import private, procs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ _INHERITED = re.compile(
     r"|(NCCL|GLOO|UCX|FI|CUDA|TORCH_NCCL|TORCH_DISTRIBUTED|NVIDIA|TP)_\w+|ROCR?_VISIBLE_DEVICES"
     r"|HIP_VISIBLE_DEVICES)\Z"
 )
-_SESSION = re.compile(r"[A-Za-z0-9._-]{1,80}\Z")
 
 # Runs first in the child: gives back the session's limits, ties the child to its parent, and reads the
 # rank's code from stdin, so that it shows in no process list. An old empty entry of sys.path would be "/",
@@ -90,9 +89,7 @@ def environment(job: "Mapping[str, Any]", session: "Mapping[str, str]") -> "dict
 
 def process_state(pid: int) -> "Optional[str]":
     """Return the letter of /proc/PID/stat: R, S, D, T (stopped), Z… None when there is no such process."""
-    stat = files.text_or_none("/proc/%d/stat" % pid, 1024) or ""
-    found = re.match(r".*\) (\w)", stat, re.S)
-    return found.group(1) if found else None
+    return next(iter(procs.stat_fields(pid)), None)
 
 
 class Rank(object):
@@ -248,20 +245,13 @@ def _close_all() -> None:
 runtime.at_exit(_close_all)
 
 
-def _session(args: "dict[str, Any]") -> str:
-    name = args.get("session")
-    if not isinstance(name, str) or _SESSION.match(name) is None:
-        raise ValueError("a session has a short name of letters, digits, dots and dashes")
-    return name
-
-
 def spawn(args: "dict[str, Any]") -> "dict[str, Any]":
     """Start ranks. args: {"session", "code": text, "ranks": [config], "env", "seconds": hard limit,
     "python": interpreter (default: the agent's own), "gentle": TERM before KILL}.
 
     Return {"ranks": [{"pid"}]}. A rank that ends within the first moments is met by `converse`.
     """
-    name = _session(args)
+    name = runtime.session_name(args)
     code = str(args.get("code") or "").encode("utf-8")
     configs = list(args.get("ranks") or [])
     if not code or len(code) > CODE_CAP_BYTES:
@@ -304,7 +294,7 @@ def converse(args: "dict[str, Any]") -> "dict[str, Any]":
     Return {"ranks": [{"pid", "running", "code", "state", "silent_s", "events", "stderr"}], "done"}: at once
     when every rank has said the word or one has ended, else after wait_s.
     """
-    name = _session(args)
+    name = runtime.session_name(args)
     group = _groups.get(name)
     if group is None:
         raise runtime.Unavailable("failed", "no such session")

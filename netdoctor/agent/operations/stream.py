@@ -3,7 +3,6 @@
 import functools
 import hmac
 import os
-import re
 import resource
 import socket
 import struct
@@ -29,16 +28,7 @@ INTERVAL_S = 0.1
 LINE_CAP = 512
 # Experiments may be given a day; the agent's own deadline ends it sooner.
 MAX_TTL_S = 4 * 86400.0
-_SESSION = re.compile(r"[A-Za-z0-9._-]{1,80}\Z")
 _TCP_INFO = getattr(socket, "TCP_INFO", 11)
-
-
-def check_session(args: "dict[str, Any]") -> str:
-    """Return the name of a session. Raises ValueError."""
-    name = args.get("session")
-    if not isinstance(name, str) or _SESSION.match(name) is None:
-        raise ValueError("a session has a short name of letters, digits, dots and dashes")
-    return name
 
 
 def tcp_info(s: socket.socket) -> "Optional[dict[str, int]]":
@@ -283,7 +273,7 @@ def serve(args: "dict[str, Any]") -> "dict[str, Any]":
     try:
         port = receiver.open(args.get("address"))
     except (OSError, ValueError) as e:
-        error = files.errno_name(e) if isinstance(e, OSError) and e.errno else str(e)
+        error = files.errno_name(e)
     else:
         _receivers[token.decode("ascii")] = receiver
         op_listen.adopt(receiver)
@@ -297,7 +287,7 @@ def receive(args: "dict[str, Any]") -> "dict[str, Any]":
     "error": None or a reason}.
     """
     token = op_listen.check_token(args)
-    name = check_session(args)
+    name = runtime.session_name(args)
     end = time.monotonic() + min(max(float(args.get("wait_s") or 10.0), 0.1), 2 * MAX_SECONDS)
     receiver = _receivers.get(token.decode("ascii"))
     if receiver is None:
@@ -382,7 +372,7 @@ def send(args: "dict[str, Any]") -> "dict[str, Any]":
     streams back, "error": None or a reason}. The rate that counts is the receiver's.
     """
     token = op_listen.check_token(args)
-    name = check_session(args)
+    name = runtime.session_name(args)
     streams = min(max(int(args.get("streams") or 1), 1), MAX_STREAMS)
     seconds = min(max(float(args.get("seconds") or 1.0), 0.05), MAX_SECONDS)
     omit_s = min(max(float(args.get("omit_s") or 0.0), 0.0), MAX_SECONDS)

@@ -100,10 +100,7 @@ def hexadecimal(text: str) -> "Optional[int]":
 
 
 def amd_gpu(base: str, address: str, device: str, vram: "Optional[int]") -> "dict[str, Any]":
-    try:
-        driver = os.path.basename(os.readlink(os.path.join(base, "driver"))) or None
-    except OSError:
-        driver = None
+    driver = files.link_name(base + "/driver")
     found = {
         "address": address,
         "device_id": device,

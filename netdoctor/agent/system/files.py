@@ -131,8 +131,21 @@ def under(root: str, path: str) -> str:
     return os.path.join(root, path.lstrip("/"))
 
 
-def errno_name(error: OSError) -> str:
+def errno_name(error: Exception) -> str:
     """Return ``EADDRINUSE`` and the like, or the error's text where it has no number."""
-    if error.errno is None:
-        return str(error)
-    return errno.errorcode.get(error.errno, "errno %d" % error.errno)
+    number = getattr(error, "errno", None)
+    return errno.errorcode.get(number, "errno %d" % number) if number else str(error)
+
+
+def uptime_s(root: str = "/") -> "Optional[float]":
+    """Return for how long the kernel runs, of ``350735.47 234388.90``."""
+    word = (text_or_none(under(root, "/proc/uptime")) or "").partition(" ")[0]
+    return float(word) if word.replace(".", "", 1).isdecimal() else None
+
+
+def link_name(path: str) -> "Optional[str]":
+    """Return the last part of where a link leads, as to a device's driver; None where there is no link."""
+    try:
+        return os.path.basename(os.readlink(path)) or None
+    except OSError:
+        return None

@@ -77,19 +77,21 @@ def running(root: str = "/") -> "set[str]":
     return {name for name in names if name}
 
 
-def _age_from_proc(pid: int, root: str) -> "Optional[float]":
-    # /proc/PID/stat: "123 (name) S 1 …"; the name may hold blanks and brackets. Field 22 is the start in
-    # ticks after boot, and the uptime comes from the same clock, so that a clock step does not matter.
-    import re
+def stat_fields(pid: int, root: str = "/") -> "list[str]":
+    """Return the fields of /proc/PID/stat behind the name, which may hold anything: ``123 (name) S 1 …``."""
+    text = files.text_or_none(files.under(root, "/proc/%d/stat" % pid)) or ""
+    return text.rpartition(") ")[2].split()
 
-    stat = files.text_or_none(files.under(root, "/proc/%d/stat" % pid)) or ""
-    uptime = files.text_or_none(files.under(root, "/proc/uptime")) or ""
-    found = re.match(r".*\) (.*)", stat, re.S)
-    part = found.group(1).split() if found else []
+
+def _age_from_proc(pid: int, root: str) -> "Optional[float]":
+    # Field 22 is the start in ticks after boot, and the uptime comes from the same clock: a clock step does
+    # not matter.
+    uptime_s = files.uptime_s(root)
     try:
-        return max(0.0, float(uptime.split()[0]) - int(part[19]) / float(os.sysconf("SC_CLK_TCK")))
+        ticks = int(stat_fields(pid, root)[19])
     except (IndexError, ValueError):
         return None
+    return None if uptime_s is None else max(0.0, uptime_s - ticks / float(os.sysconf("SC_CLK_TCK")))
 
 
 def is_left_over(pid: int, root: str = "/") -> bool:
@@ -97,9 +99,9 @@ def is_left_over(pid: int, root: str = "/") -> bool:
     # 0::/user.slice/user-1000.slice/session-3.scope
     groups = files.text_or_none(files.under(root, "/proc/%d/cgroup" % pid)) or ""
     names = [line.rpartition("/")[2] for line in groups.splitlines()]
-    stat = files.text_or_none(files.under(root, "/proc/%d/stat" % pid)) or ""
-    parent = stat.rpartition(") ")[2].split()[1:2]  # 123 (name) S 1 …
-    return parent == ["1"] and any(n.startswith("session-") and n.endswith(".scope") for n in names)
+    return stat_fields(pid, root)[1:2] == ["1"] and any(
+        n.startswith("session-") and n.endswith(".scope") for n in names
+    )
 
 
 def describe(pid: int, root: str = "/") -> "dict[str, Any]":
