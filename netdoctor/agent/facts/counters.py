@@ -11,37 +11,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterable
 
+# Files of a port and of an interface; a counter's name is the last part of its file's.
 PORT = (
-    "counters/symbol_error",
-    "counters/link_error_recovery",
-    "counters/link_downed",
-    "counters/port_rcv_errors",
-    "counters/local_link_integrity_errors",
-    "counters/excessive_buffer_overrun_errors",
-    "counters/port_xmit_discards",
-    "counters/port_rcv_packets",
-    "counters/port_xmit_packets",
-    "hw_counters/out_of_sequence",
-    "hw_counters/packet_seq_err",
-    "hw_counters/local_ack_timeout_err",
-    "hw_counters/roce_slow_restart",
-    "hw_counters/rx_icrc_encapsulated",
-    "hw_counters/rp_cnp_ignored",
-    "hw_counters/rp_cnp_handled",
-    "hw_counters/np_cnp_sent",
-    "hw_counters/roce_adp_retrans",
-)
+    "counters/symbol_error", "counters/link_error_recovery", "counters/link_downed",
+    "counters/port_rcv_errors", "counters/local_link_integrity_errors",
+    "counters/excessive_buffer_overrun_errors", "counters/port_xmit_discards", "counters/port_rcv_packets",
+    "counters/port_xmit_packets", "hw_counters/out_of_sequence", "hw_counters/packet_seq_err",
+    "hw_counters/local_ack_timeout_err", "hw_counters/roce_slow_restart",
+    "hw_counters/rx_icrc_encapsulated", "hw_counters/rp_cnp_ignored", "hw_counters/rp_cnp_handled",
+    "hw_counters/np_cnp_sent", "hw_counters/roce_adp_retrans",
+)  # fmt: skip
 NETDEV = (
-    "carrier_changes",
-    "statistics/rx_packets",
-    "statistics/tx_packets",
-    "statistics/rx_errors",
-    "statistics/tx_errors",
-    "statistics/rx_crc_errors",
-    "statistics/rx_length_errors",
-    "statistics/rx_missed_errors",
-    "statistics/rx_dropped",
-)
+    "carrier_changes", "statistics/rx_packets", "statistics/tx_packets", "statistics/rx_errors",
+    "statistics/tx_errors", "statistics/rx_crc_errors", "statistics/rx_length_errors",
+    "statistics/rx_missed_errors", "statistics/rx_dropped",
+)  # fmt: skip
 MAX_PORTS = 128
 MAX_NETDEVS = 64
 MAX_VIRTUAL = 8

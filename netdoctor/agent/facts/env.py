@@ -12,59 +12,17 @@ if TYPE_CHECKING:
 VALUE_CAP = 4096
 MAX_VARIABLES = 1000
 _PREFIXES = (
-    "NCCL_",
-    "GLOO_",
-    "UCX_",
-    "FI_",
-    "TORCH",
-    "PYTORCH_",
-    "CUDA_",
-    "CUBLAS_",
-    "CUDNN_",
-    "HF_",
-    "OMP_",
-    "MKL_",
-    "KMP_",
-    "PYTHON",
-    "TRITON_",
-    "PET_",
-)
-_NAMES = frozenset(
-    (
-        "TP_SOCKET_IFNAME",
-        "MASTER_ADDR",
-        "MASTER_PORT",
-        "RANK",
-        "LOCAL_RANK",
-        "GROUP_RANK",
-        "ROLE_RANK",
-        "WORLD_SIZE",
-        "LOCAL_WORLD_SIZE",
-        "GROUP_WORLD_SIZE",
-        "ROLE_WORLD_SIZE",
-        "NODE_RANK",
-        "NNODES",
-        "NVIDIA_VISIBLE_DEVICES",
-        "NVIDIA_DRIVER_CAPABILITIES",
-        "LD_LIBRARY_PATH",
-        "LD_PRELOAD",
-        "VIRTUAL_ENV",
-        "CONDA_PREFIX",
-        "CONDA_DEFAULT_ENV",
-        "PATH",
-        "SLURM_JOB_ID",
-        "SLURM_JOB_NODELIST",
-        "SLURM_JOB_NUM_NODES",
-        "SLURM_NNODES",
-        "SLURM_NODEID",
-        "SLURM_PROCID",
-        "SLURM_LOCALID",
-        "SLURM_NTASKS",
-        "SLURM_GPUS_ON_NODE",
-        "SLURM_STEP_NODELIST",
-        "SLURMD_NODENAME",
-    )
-)
+    "NCCL_", "GLOO_", "UCX_", "FI_", "TORCH", "PYTORCH_", "CUDA_", "CUBLAS_", "CUDNN_", "HF_", "OMP_",
+    "MKL_", "KMP_", "PYTHON", "TRITON_", "PET_",
+)  # fmt: skip
+_NAMES = frozenset((
+    "TP_SOCKET_IFNAME", "MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK",
+    "NODE_RANK", "NNODES", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE",
+    "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "PATH", "LD_LIBRARY_PATH", "LD_PRELOAD",
+    "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "SLURM_JOB_ID", "SLURM_JOB_NODELIST",
+    "SLURM_JOB_NUM_NODES", "SLURM_NNODES", "SLURM_NODEID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS",
+    "SLURM_GPUS_ON_NODE", "SLURM_STEP_NODELIST", "SLURMD_NODENAME",
+))  # fmt: skip
 _PROXIES = frozenset(("http_proxy", "https_proxy", "all_proxy", "no_proxy"))
 # Whether they are set is worth knowing; they are secrets by their names.
 _PRESENCE = frozenset(("HUGGING_FACE_HUB_TOKEN", "WANDB_API_KEY"))

@@ -12,15 +12,9 @@ if TYPE_CHECKING:
 FQDN_WAIT_S = 1.5
 LAB_FILE = "/run/netdoctor-lab.json"
 
-_VENDORS = (
-    ("amazon ec2", "aws"),
-    ("google", "gcp"),
-    ("alibaba", "alibaba"),
-    ("digitalocean", "digitalocean"),
-    ("hetzner", "hetzner"),
-    ("openstack", "openstack"),
-    ("nebius", "nebius"),
-)
+# What vendors write into the firmware's tables, and their clouds.
+_VENDORS = {"amazon ec2": "aws", "google": "gcp"}
+_VENDORS.update((name, name) for name in ("alibaba", "digitalocean", "hetzner", "openstack", "nebius"))
 
 
 def os_name(root: str) -> str:
@@ -93,7 +87,7 @@ def cloud(root: str) -> "Optional[str]":
     if vendor.startswith("microsoft") and product.startswith("virtual machine"):
         # Hyper-V at home says the same, without Azure's asset tag.
         return "azure" if dmi("chassis_asset_tag").startswith("7783-7084-3265") else None
-    for mark, name in _VENDORS:
+    for mark, name in _VENDORS.items():
         if mark in vendor or (name == "gcp" and "google compute engine" in product):
             return name
     return "aws" if dmi("bios_vendor").startswith("amazon ec2") else None

@@ -35,20 +35,10 @@ SMALL_BYTES = 64 << 10
 READ_BYTES = 256 << 10
 DEPTH = 4
 # What differs from node to node, or from minute to minute, where all is well.
-_PASSING = frozenset(
-    (
-        *(
-            "__pycache__",
-            ".git",
-            ".cache",
-            ".ipynb_checkpoints",
-            ".mypy_cache",
-            ".pytest_cache",
-            ".ruff_cache",
-        ),
-        *("wandb", "logs", "nohup.out", "lost+found", ".snapshot", ".snapshots", ".Trash-0", ".locks"),
-    )
-)
+_PASSING = frozenset((
+    "__pycache__", ".git", ".cache", ".ipynb_checkpoints", ".mypy_cache", ".pytest_cache", ".ruff_cache",
+    "wandb", "logs", "nohup.out", "lost+found", ".snapshot", ".snapshots", ".Trash-0", ".locks",
+))  # fmt: skip
 _PASSING_ENDS = (".pyc", ".pyo", ".log", ".lock", ".pid", ".tmp", ".swp", ".out", ".err")
 _PASSING_STARTS = (".nfs", "core.", "slurm-", "events.out.", ".fuse_hidden")
 

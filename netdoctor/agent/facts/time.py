@@ -18,17 +18,9 @@ NTP_PHASE_LIMIT_US = 16000000
 TIMESYNCD_FLAG = "/run/systemd/timesync/synchronized"
 CHRONYC_S = 2.0
 
-# comm holds 15 characters.
-_DAEMONS = {
-    "chronyd": "chronyd",
-    "systemd-timesyn": "systemd-timesyncd",
-    "ntpd": "ntpd",
-    "ntp-daemon": "ntpd-rs",
-    "openntpd": "openntpd",
-    "ptp4l": "ptp4l",
-    "phc2sys": "phc2sys",
-    "timemaster": "timemaster",
-}
+# By name, of which comm holds 15 characters.
+_DAEMONS = {name: name for name in ("chronyd", "ntpd", "openntpd", "ptp4l", "phc2sys", "timemaster")}
+_DAEMONS.update({"systemd-timesyn": "systemd-timesyncd", "ntp-daemon": "ntpd-rs"})
 
 
 def adjtimex() -> "tuple[int, int]":

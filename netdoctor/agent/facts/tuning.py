@@ -10,40 +10,23 @@ if TYPE_CHECKING:
 
 # Of the kernel's command line, what changes how a machine computes. The rest names disks, networks and, on
 # installers and clouds, secrets: it stays on the node.
-BOOT = frozenset(
-    (
-        *("intel_iommu", "amd_iommu", "iommu", "iommu.passthrough", "iommu.strict", "pci", "pcie_aspm"),
-        *("pcie_acs_override", "pcie_port_pm", "mitigations", "spectre_v2", "nosmt", "isolcpus", "nohz"),
-        *("nohz_full", "rcu_nocbs", "irqaffinity", "maxcpus", "nr_cpus", "mem", "numa", "numa_balancing"),
-        *("transparent_hugepage", "hugepages", "hugepagesz", "default_hugepagesz", "clocksource", "tsc"),
-        *(
-            "intel_idle.max_cstate",
-            "processor.max_cstate",
-            "intel_pstate",
-            "amd_pstate",
-            "cpufreq.default_governor",
-        ),
-        *("idle", "nmi_watchdog", "skew_tick", "preempt", "threadirqs", "init_on_alloc", "init_on_free"),
-        *("cgroup_no_v1", "systemd.unified_cgroup_hierarchy", "cgroup_disable", "swiotlb", "hpet", "selinux"),
-        *("apparmor", "modprobe.blacklist", "module_blacklist", "nouveau.modeset", "rd.driver.blacklist"),
-    )
-)
+BOOT = frozenset((
+    "intel_iommu", "amd_iommu", "iommu", "iommu.passthrough", "iommu.strict", "pci", "pcie_aspm",
+    "pcie_acs_override", "pcie_port_pm", "mitigations", "spectre_v2", "nosmt", "isolcpus", "nohz",
+    "nohz_full", "rcu_nocbs", "irqaffinity", "maxcpus", "nr_cpus", "mem", "numa", "numa_balancing",
+    "transparent_hugepage", "hugepages", "hugepagesz", "default_hugepagesz", "clocksource", "tsc",
+    "intel_idle.max_cstate", "processor.max_cstate", "intel_pstate", "amd_pstate",
+    "cpufreq.default_governor", "idle", "nmi_watchdog", "skew_tick", "preempt", "threadirqs",
+    "init_on_alloc", "init_on_free", "cgroup_no_v1", "systemd.unified_cgroup_hierarchy", "cgroup_disable",
+    "swiotlb", "hpet", "selinux", "apparmor", "modprobe.blacklist", "module_blacklist", "nouveau.modeset",
+    "rd.driver.blacklist",
+))  # fmt: skip
 SYSCTLS = (
-    "kernel.numa_balancing",
-    "vm.zone_reclaim_mode",
-    "vm.overcommit_memory",
-    "vm.max_map_count",
-    "vm.nr_hugepages",
-    "net.core.rmem_max",
-    "net.core.wmem_max",
-    "net.core.netdev_max_backlog",
-    "net.core.default_qdisc",
-    "net.ipv4.tcp_rmem",
-    "net.ipv4.tcp_wmem",
-    "net.ipv4.tcp_congestion_control",
-    "net.ipv4.tcp_mtu_probing",
-    "net.ipv4.tcp_slow_start_after_idle",
-)
+    "kernel.numa_balancing", "vm.zone_reclaim_mode", "vm.overcommit_memory", "vm.max_map_count",
+    "vm.nr_hugepages", "net.core.rmem_max", "net.core.wmem_max", "net.core.netdev_max_backlog",
+    "net.core.default_qdisc", "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_mtu_probing", "net.ipv4.tcp_slow_start_after_idle",
+)  # fmt: skip
 POLICIES_AT_MOST = 8
 # Arm's Neoverse V2; beside an NVIDIA GPU that is Grace. [arch/arm64/include/asm/cputype.h]
 GRACE = "0xd4f"

@@ -15,16 +15,9 @@ MAX_PARALLEL = 16
 SAID_CAP = 600
 # Every login is one of its own, changes nothing here, asks nobody, and ends with the agent.
 OPTIONS = (
-    "BatchMode=yes",
-    "ConnectTimeout=5",
-    "ConnectionAttempts=1",
-    "ControlPath=none",
-    "ControlMaster=no",
-    "ClearAllForwardings=yes",
-    "PermitLocalCommand=no",
-    "UpdateHostKeys=no",
-    "LogLevel=ERROR",
-)
+    "BatchMode=yes", "ConnectTimeout=5", "ConnectionAttempts=1", "ControlPath=none", "ControlMaster=no",
+    "ClearAllForwardings=yes", "PermitLocalCommand=no", "UpdateHostKeys=no", "LogLevel=ERROR",
+)  # fmt: skip
 # What a server with many logins at once says (MaxStartups): it is asked again.
 _BUSY = ("kex_exchange_identification", "Connection closed by", "Connection reset by")
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:%-")

@@ -12,25 +12,14 @@ if TYPE_CHECKING:
 _CACHE_MAGIC = b"glibc-ld.so.cache1.1"
 _CACHE_CAP = 8 << 20
 _DIRECTORIES = (
-    "/lib/x86_64-linux-gnu",
-    "/usr/lib/x86_64-linux-gnu",
-    "/lib/aarch64-linux-gnu",
-    "/usr/lib/aarch64-linux-gnu",
-    "/lib64",
-    "/usr/lib64",
-    "/lib",
-    "/usr/lib",
-)
+    "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib",
+)  # fmt: skip
 # Where the container toolkit, drivers and vendors put libraries without telling ldconfig.
 NVIDIA_DIRECTORIES = (
-    "/usr/lib64/nvidia",
-    "/usr/lib/nvidia",
-    "/usr/local/nvidia/lib64",
-    "/usr/local/nvidia/lib",
-    "/usr/local/cuda/compat",
-    "/run/nvidia/driver/usr/lib64",
-    "/usr/lib/wsl/lib",
-)
+    "/usr/lib64/nvidia", "/usr/lib/nvidia", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib",
+    "/usr/local/cuda/compat", "/run/nvidia/driver/usr/lib64", "/usr/lib/wsl/lib",
+)  # fmt: skip
 
 
 def parse_cache(data: bytes) -> "list[tuple[str, str]]":

@@ -7,12 +7,10 @@ if TYPE_CHECKING:
     from typing import Optional
 
 # Served by another machine, so that they may hang. [fs/*/ in Linux, and the clients' own names]
-_NETWORK = frozenset(
-    (
-        *("nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "glusterfs", "wekafs", "panfs"),
-        *("pvfs2", "orangefs", "afs", "9p", "virtiofs", "gfs2", "ocfs2", "vastnfs", "daos", "fuse"),
-    )
-)
+_NETWORK = frozenset((
+    "nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "glusterfs", "wekafs", "panfs",
+    "pvfs2", "orangefs", "afs", "9p", "virtiofs", "gfs2", "ocfs2", "vastnfs", "daos", "fuse",
+))  # fmt: skip
 # Of FUSE, what serves a session or a container and no job.
 _FUSE_LOCAL = ("portal", "gvfsd-fuse", "lxcfs", "snapfuse", "fuse-overlayfs", "rofiles-fuse", "kio-fuse")
 # These turn read-only by themselves after an error.

@@ -50,12 +50,10 @@ _STATES = {4: "no_permission", 9: "no_driver", 12: "no_library", 18: "mismatch"}
 _DEVICE_FAULTS = (4, 10, 11, 15, 16, 17, 999)
 # The same of questions that not every board, driver and user gets an answer to, and the fields of such.
 _DEVICE_LOST = (15, 16)
-_OPTIONAL = frozenset(
-    (
-        *("ecc_uncorrected_ever", "banks_without_spare", "pcie_width_most", "pcie_generation_now"),
-        *("temperature_c", "margin_c", "slowdown_c", "operating_c"),
-    )
-)
+_OPTIONAL = frozenset((
+    "ecc_uncorrected_ever", "banks_without_spare", "pcie_width_most", "pcie_generation_now",
+    "temperature_c", "margin_c", "slowdown_c", "operating_c",
+))  # fmt: skip
 
 
 def text_of(value: "Any") -> str:
