@@ -6,43 +6,25 @@ import struct
 import time
 
 from ..system import files, procs
-from ..system.sockets import Socket
+from ..system.sockets import Socket, listeners
 from ..system.sockets import raw as socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterator, Optional
+    from typing import Any, Optional
 
-_LISTEN = "0A"
-TABLE_CAP = 32 << 20
 MAX_LISTENERS = 32
 # A port that is taken, and by nobody who can be seen, is looked at again.
 LOOKS = 3
 BETWEEN_S = 0.05
 
 
-def decode_address(text: str) -> "tuple[str, int]":
-    """Return (address, port) of ``0100007F:1F90``: words in host byte order, the port big-endian."""
-    raw, _, port = text.partition(":")
-    words = [int(raw[i : i + 8], 16) for i in range(0, len(raw), 8)]
+def decode_address(text: str) -> str:
+    """Return 127.0.0.1 of ``0100007F``: words in host byte order."""
+    words = [int(text[i : i + 8], 16) for i in range(0, len(text), 8)]
     packed = struct.pack("=%dI" % len(words), *words)
     family = socket.AF_INET if len(packed) == 4 else socket.AF_INET6
-    return socket.inet_ntop(family, packed), int(port, 16)
-
-
-def listening(table: str, port: int) -> "Iterator[tuple[str, int, str]]":
-    """Yield (address, uid, inode) of sockets in LISTEN on a port, from /proc/net/tcp or tcp6.
-
-    ``   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000  0 23456 1 …``
-    """
-    suffix = ":%04X" % port
-    for line in table.splitlines()[1:]:
-        part = line.split()
-        if len(part) > 9 and part[3] == _LISTEN and part[1].endswith(suffix):
-            try:
-                yield decode_address(part[1])[0], int(part[7]), part[9]
-            except (ValueError, OSError, struct.error):
-                continue
+    return socket.inet_ntop(family, packed)
 
 
 def holders(inodes: "set[str]", root: str) -> "dict[str, int]":
@@ -99,7 +81,7 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         if len(pids) == len(inodes) and (rows or error != "EADDRINUSE"):
             break
         time.sleep(BETWEEN_S)  # who held it may be gone by now
-    listeners = []
+    found = []
     for address, opener, inode in rows:
         pid = pids.get(inode)
         if pid is not None and procs.is_scan(pid, root):
@@ -107,7 +89,7 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         known = procs.describe(pid, root) if pid is not None else {}
         # The socket is its opener's, often root's; the process that holds it may be somebody else's by now.
         uid = opener if known.get("uid") is None else known["uid"]
-        listeners.append(
+        found.append(
             {
                 "port": port,
                 "address": address,
@@ -120,21 +102,22 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         )
     return {
         "port": port,
-        "listeners": listeners,
+        "listeners": found,
         "bind_error": error,
-        "other_scan": len(listeners) < len(rows),
+        "other_scan": len(found) < len(rows),
     }
 
 
 def _listening(port: int, root: str) -> "list[tuple[str, int, str]]":
-    rows = []
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            text = files.read_text(files.under(root, table), TABLE_CAP)
-        except OSError:
-            continue
-        rows += list(listening(text, port))
-    return rows[:MAX_LISTENERS]
+    """Return (address, uid, inode) of sockets in LISTEN on a port."""
+    rows = []  # type: list[tuple[str, int, str]]
+    for listener in listeners(root):
+        if listener.port == port and len(rows) < MAX_LISTENERS:
+            try:
+                rows.append((decode_address(listener.address), listener.uid, listener.inode))
+            except (ValueError, OSError, struct.error):
+                continue
+    return rows
 
 
 def is_free_soon(port: int) -> bool:

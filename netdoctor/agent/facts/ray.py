@@ -5,7 +5,7 @@ import sys
 
 from .. import runtime
 from ..system import files, procs
-from . import port_holder as facts_port_holder
+from ..system.sockets import listeners
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -137,11 +137,5 @@ def _ports(pid: int, root: str) -> "list[int]":
             sockets.add(os.readlink(os.path.join(folder, fd)))
         except OSError:
             continue
-    found = set()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        text = _text(files.under(root, table), facts_port_holder.TABLE_CAP)
-        for line in text.splitlines()[1:]:
-            part = line.split()
-            if len(part) > 9 and part[3] == "0A" and "socket:[" + part[9] + "]" in sockets:
-                found.add(int(part[1].rpartition(":")[2], 16))
+    found = {one.port for one in listeners(root) if "socket:[" + one.inode + "]" in sockets}
     return sorted(found)[:MOST_PORTS]

@@ -4,7 +4,7 @@ import errno
 import struct
 
 from ..system import files, rtnetlink
-from ..system.sockets import Socket
+from ..system.sockets import Socket, netlink
 from ..system.sockets import raw as socket
 from . import net as facts_net
 
@@ -83,23 +83,16 @@ def collect(args: "dict[str, Any]") -> "dict[str, Any]":
     for row in facts_net.getifaddrs():
         if row.address:
             devs.setdefault(row.address, row.name)
-    link = None  # type: Optional[socket.socket]
+    further = list(args.get("further") or [])[:MAX_DESTINATIONS]
+    rows = list(destinations.items())[:MAX_DESTINATIONS]
     try:
-        link = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)  # NETLINK_ROUTE
-        link.settimeout(1.0)
-        link.bind((0, 0))
+        link = netlink()  # type: Optional[Socket]
     except OSError:
         link = None
     try:
         return {
-            "routes": {
-                str(node): route(str(address), link, devs)
-                for node, address in list(destinations.items())[:MAX_DESTINATIONS]
-            },
-            "further": [
-                route(str(address), link, devs)
-                for address in list(args.get("further") or [])[:MAX_DESTINATIONS]
-            ],
+            "routes": {str(node): route(str(address), link, devs) for node, address in rows},
+            "further": [route(str(address), link, devs) for address in further],
         }
     finally:
         if link is not None:

@@ -14,6 +14,7 @@ import time
 from .. import runtime
 from ..facts import routes as facts_routes
 from ..system import files, icmp
+from ..system.sockets import netlink
 from . import listen as op_listen
 
 TYPE_CHECKING = False
@@ -286,9 +287,7 @@ def probe(
     try:
         prober.connect(source, names)
         try:
-            with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as link:
-                link.settimeout(1.0)
-                link.bind((0, 0))
+            with netlink() as link:
                 found = facts_routes.device_and_gateway(link, prober.family, prober.where)
                 reply["dev"] = found[0]
         except OSError:

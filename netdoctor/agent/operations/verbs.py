@@ -11,7 +11,8 @@ import shutil
 import time
 
 from .. import runtime
-from ..system import files, private
+from ..system import private
+from ..system.sockets import listeners
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ READY_S = 6.0
 START_S = 12.0
 _DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 _ADDRESS = re.compile(r"[0-9a-fA-F.:]{2,45}\Z")
-_LISTENS = "0A"
 
 _servers = []  # type: list[Any]
 
@@ -123,13 +123,7 @@ def figure(text: str, test: str) -> "Optional[float]":
 
 def listening(port: int) -> bool:
     """Whether somebody listens on a TCP port, as the kernel says: to connect would be to be the client."""
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        # sl local_address rem_address st ...
-        for line in (files.text_or_none(table, 4 << 20) or "").splitlines()[1:]:
-            part = line.split()
-            if len(part) > 3 and part[3] == _LISTENS and part[1].rpartition(":")[2] == "%04X" % port:
-                return True
-    return False
+    return any(one.port == port for one in listeners())
 
 
 def rails(args: "dict[str, Any]") -> "list[dict[str, Any]]":

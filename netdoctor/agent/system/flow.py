@@ -4,8 +4,7 @@ root. [Linux include/uapi/linux/dcbnl.h, net/dcb/dcbnl.c; include/uapi/linux/eth
 import struct
 
 from . import ethtool, files
-from .sockets import Socket
-from .sockets import raw as socket
+from .sockets import netlink
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,8 +89,7 @@ def by_dscp(table: bytes) -> str:
 def ask(name: str) -> "Optional[dict[str, Any]]":
     """Return settings() of an interface; None where its driver, or this kernel, knows of none."""
     try:
-        with Socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as link:  # NETLINK_ROUTE
-            link.settimeout(1.0)
+        with netlink() as link:
             link.send(request(name))
             return settings(link.recv(32768))
     except (OSError, struct.error):

@@ -3,7 +3,7 @@
 import struct
 
 from . import files, rtnetlink
-from .sockets import Socket
+from .sockets import netlink
 from .sockets import raw as socket
 
 TYPE_CHECKING = False
@@ -52,9 +52,7 @@ def setting(root: str, name: str, what: str) -> "Optional[int]":
 def way(address: str, peer: str) -> "Optional[str]":
     """Return the interface over which the kernel would send from `address` to `peer`; nothing is sent."""
     try:
-        with Socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as link:
-            link.settimeout(1.0)
-            link.bind((0, 0))
+        with netlink() as link:
             packed, source = socket.inet_aton(peer), socket.inet_aton(address)
             answer = rtnetlink.ask_route(link, socket.AF_INET, packed, source=source)
             return str(socket.if_indextoname(struct.unpack("=I", answer[rtnetlink.OIF])[0]))
