@@ -128,6 +128,10 @@ def at_exit(closer: "Callable[[], None]") -> None:
     _closers.append(closer)
 
 
+# Also sbin, which a login shell may not have on PATH.
+_SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin"
+
+
 class ToolResult:
     """Output of a child: text capped, undecodable bytes replaced. code is None when it was late."""
 
@@ -137,12 +141,13 @@ class ToolResult:
         self.err = err
 
 
-def find_tool(name: str) -> "Optional[str]":
-    """Return the path of a system tool, also from sbin, which a login shell may not have on PATH."""
-    for folder in ("/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbin", "/usr/local/bin"):
-        path = folder + "/" + name
-        if os.access(path, os.X_OK) and os.path.isfile(path):
-            return path
+def find_tool(name: str, path: str = _SYSTEM_PATH, root: str = "/") -> "Optional[str]":
+    """Return the path of a program, by itself of one of the system's. path: folders to look into."""
+    for folder in path.split(os.pathsep):
+        found = os.path.join(folder, name)
+        on_disk = os.path.join(root, found.lstrip("/"))
+        if os.path.isabs(found) and os.path.isfile(on_disk) and os.access(on_disk, os.X_OK):
+            return found
     return None
 
 

@@ -60,7 +60,7 @@ def pci(root: str) -> "tuple[list[tuple[str, str, str, Optional[int]]], dict[str
         vendor = files.text_or_none(os.path.join(base, "vendor")) or ""
         device = files.text_or_none(os.path.join(base, "device")) or ""
         if vendor == _AMD:
-            vram = files.int_or_none(os.path.join(base, "mem_info_vram_total"))
+            vram = files.number(os.path.join(base, "mem_info_vram_total"))
             board = kind.startswith(_ACCELERATOR) or device in _INSTINCT or (vram or 0) >= _LEAST_VRAM
             if board and len(amd) < MAX_DEVICES:
                 amd.append((base, address, device, vram))

@@ -91,7 +91,7 @@ def interfaces(folder: str) -> "list[str]":
     virtual = []  # type: list[str]
     for name in files.names(folder):
         base = os.path.join(folder, name)
-        flags = files.int_or_none(base + "/flags") or 0
+        flags = files.number(base + "/flags") or 0
         # IFF_UP, IFF_LOOPBACK
         if flags & 1 and not flags & 8 and not os.path.exists(base + "/phy80211"):
             (real if os.path.exists(base + "/device") else virtual).append(name)

@@ -69,7 +69,7 @@ def pci_gpus(root: str) -> "tuple[list[dict[str, Any]], int]":
                 "device_id": files.text_or_none(base + "/device") or "",
                 "driver": files.link_name(base + "/driver"),
                 "path": files.pci_path(os.path.realpath(base)),
-                "numa_node": files.int_or_none(base + "/numa_node"),
+                "numa_node": files.number(base + "/numa_node"),
             }
         )
     return found, switches

@@ -30,19 +30,10 @@ _DOCKER = "/var/lib/docker/image/overlay2/repositories.json"
 _PODMAN = ("/var/lib/containers/storage", "~/.local/share/containers/storage")
 
 
-def find_program(name: str, path: str, root: str) -> "Optional[str]":
-    for folder in path.split(os.pathsep):
-        here = os.path.join(folder, name)
-        on_disk = files.under(root, here)
-        if os.path.isabs(here) and os.path.isfile(on_disk) and os.access(on_disk, os.X_OK):
-            return here
-    return None
-
-
 def program(name: str, root: str) -> "dict[str, Optional[str]]":
     """Return facts.launching.Program."""
-    path = find_program(name, os.environ.get("PATH", ""), root)
-    next_to_python = find_program(name, os.path.dirname(sys.executable or ""), root)
+    path = runtime.find_tool(name, os.environ.get("PATH", ""), root)
+    next_to_python = runtime.find_tool(name, os.path.dirname(sys.executable or ""), root)
     output = ""
     if path is not None and name in VERSION and root == "/":
         result = runtime.run_tool([path, VERSION[name]], 5.0)
@@ -64,7 +55,7 @@ def toolkit(root: str) -> "list[str]":
         if isinstance(runtimes, dict) and "nvidia" in runtimes:
             found.append("/etc/docker/daemon.json")
     for name in ("nvidia-ctk", "nvidia-container-runtime", "nvidia-container-cli"):
-        here = find_program(name, "/usr/bin:/usr/local/bin:/usr/local/nvidia/toolkit", root)
+        here = runtime.find_tool(name, "/usr/bin:/usr/local/bin:/usr/local/nvidia/toolkit", root)
         if here is not None:
             found.append(here)
     for folder in ("/etc/cdi", "/var/run/cdi"):
@@ -141,7 +132,7 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         "programs": [program(name, root) for name in PROGRAMS.get(str(launcher), ())],
         "pdsh_rcmd": os.environ.get("PDSH_RCMD_TYPE"),
         "runtimes": [
-            name for name in ("docker", "podman") if find_program(name, os.environ.get("PATH", ""), root)
+            name for name in ("docker", "podman") if runtime.find_tool(name, os.environ.get("PATH", ""), root)
         ],
         "toolkit": toolkit(root) if image_name else [],
         "images": images,

@@ -274,7 +274,7 @@ def local_ports(root: str) -> "dict[str, Any]":
         "reserved_ports": reserved,
         "ports_taken": ports_taken(root, low, high, reserved) if worth else None,
         "time_wait": waiting,
-        "tw_reuse": files.int_or_none(files.under(root, _IPV4 + "tcp_tw_reuse")),
+        "tw_reuse": files.number(files.under(root, _IPV4 + "tcp_tw_reuse")),
     }
 
 
@@ -372,8 +372,8 @@ def collect(
         "default_devs": devs,
         "routed": behind,
         "ipv6_enabled": disabled == "0",
-        "somaxconn": files.int_or_none(files.under(root, "/proc/sys/net/core/somaxconn")),
+        "somaxconn": files.number(files.under(root, "/proc/sys/net/core/somaxconn")),
         "shared": _shared_subnets(rows, root, live),
-        "conntrack": files.int_or_none(files.under(root, _CONNTRACK + "_count")),
-        "conntrack_max": files.int_or_none(files.under(root, _CONNTRACK + "_max")),
+        "conntrack": files.number(files.under(root, _CONNTRACK + "_count")),
+        "conntrack_max": files.number(files.under(root, _CONNTRACK + "_max")),
     }

@@ -1,6 +1,5 @@
 """Group `places`: file systems and paths that a job uses, each asked with a bound of its own."""
 
-import errno
 import os
 import stat
 
@@ -10,7 +9,7 @@ from . import limits as facts_limits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Optional
+    from typing import Any, Optional
 
     from ..system.mounts import Mount
 
@@ -41,8 +40,6 @@ _PASSING = frozenset((
 ))  # fmt: skip
 _PASSING_ENDS = (".pyc", ".pyo", ".log", ".lock", ".pid", ".tmp", ".swp", ".out", ".err")
 _PASSING_STARTS = (".nfs", "core.", "slurm-", "events.out.", ".fuse_hidden")
-
-_sha256 = []  # type: list[Callable[..., Any]]  # once it is imported
 
 
 # --- in the child -----------------------------------------------------------------------------------------
@@ -93,6 +90,8 @@ def look(entry: "dict[str, Any]", mounts: "list[Mount]", root: str) -> "dict[str
 
 def contents(real: str, status: "os.stat_result", folder: bool) -> "dict[str, Any]":
     """Return what tells one content from another: a digest, for a folder those of its entries, a revision."""
+    import hashlib
+
     found = {"revision": revision(real if folder else os.path.dirname(real))}  # type: dict[str, Any]
     if folder:
         every = list_folder(real)
@@ -102,16 +101,16 @@ def contents(real: str, status: "os.stat_result", folder: bool) -> "dict[str, An
         sampled = len(every) > ENTRIES_AT_MOST
         for name in every[:ENTRIES_AT_MOST]:
             budget = [BELOW_AT_MOST, READ_BYTES]
-            digest = _sha256[0]()
+            digest = hashlib.sha256()
             _add(digest, os.path.join(real, name), budget, DEPTH)
             entries[printable(name)] = digest.hexdigest()[:12]
             sampled = sampled or budget[0] <= 0
-        names = _sha256[0]("\0".join(map(printable, every)).encode("utf-8", "replace"))
+        names = hashlib.sha256("\0".join(map(printable, every)).encode("utf-8", "replace"))
         found.update(
             entries=entries, entries_total=len(every), digest=names.hexdigest()[:16], sampled=sampled
         )
     elif stat.S_ISREG(status.st_mode):
-        digest = _sha256[0](b"%d" % status.st_size)
+        digest = hashlib.sha256(b"%d" % status.st_size)
         _add_file(digest, real, status.st_size, SAMPLE_BYTES, WINDOW_BYTES)
         sampled = status.st_size > SAMPLE_BYTES
         found.update(size_bytes=status.st_size, digest=digest.hexdigest()[:16], sampled=sampled)
@@ -260,9 +259,9 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     """Return facts.places.PlaceFacts. args: {"paths": of the job, "env": its variables, "tmpdir"}."""
     mounts = read_mounts(root)
     entries = select_paths(args, mounts, root)
-    if any(one["role"] == "path" for one in entries) and not _sha256:
-        # Here: a child that imports may wait for a lock that nobody holds any more.
-        _sha256.append(_hash())
+    if any(one["role"] == "path" for one in entries):
+        # Here, as a child that imports may wait for a lock that nobody holds any more.
+        import hashlib  # noqa: F401
     found = []
     answers = aside.answers(lambda entry: look(entry, mounts, root), entries, PATIENCE_S, HUNG_AT_MOST)
     hung = 0
@@ -283,14 +282,3 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
 # Beside the names of errno.
 HUNG = "hangs"
 UNTRIED = "not tried"
-
-
-def _hash() -> "Callable[..., Any]":
-    """Return SHA-256 without OpenSSL, which costs megabytes."""
-    for name in ("_sha2", "_sha256", "hashlib"):
-        try:
-            function = __import__(name).sha256  # type: Callable[..., Any]
-            return function
-        except (ImportError, AttributeError):
-            continue
-    raise OSError(errno.ENOSYS, "no SHA-256")

@@ -74,7 +74,7 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         error = bind_error(port) if root == "/" else None
         # Where [::] can be bound, and does not stand for IPv6 alone, nobody listens on any address, and the
         # table of all connections, which costs the kernel milliseconds, need not be read.
-        free = error is None and root == "/" and not files.int_or_none("/proc/sys/net/ipv6/bindv6only")
+        free = error is None and root == "/" and not files.number("/proc/sys/net/ipv6/bindv6only")
         rows = [] if free else _listening(port, root)
         inodes = {inode for _, _, inode in rows if inode != "0"}
         pids = holders(inodes, root) if rows else {}

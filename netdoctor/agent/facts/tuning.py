@@ -115,13 +115,13 @@ def limits(root: str) -> "dict[str, Any]":
         controllers, _, group = rest.partition(":")
         if number == "0":
             for folder in _folders(root, "/sys/fs/cgroup", group):
-                memory += [files.int_or_none(folder + "/memory." + name) for name in ("max", "high")]
+                memory += [files.number(folder + "/memory." + name) for name in ("max", "high")]
                 _processes(folder, pids, left)
                 cores.append(_cores(folder))
         for name in controllers.split(","):
             for folder in _folders(root, "/sys/fs/cgroup/" + name, group) if name else ():
                 if name == "memory":
-                    memory.append(files.int_or_none(folder + "/memory.limit_in_bytes"))
+                    memory.append(files.number(folder + "/memory.limit_in_bytes"))
                 elif name == "pids":
                     _processes(folder, pids, left)
                 elif name == "cpu":
@@ -136,8 +136,8 @@ def limits(root: str) -> "dict[str, Any]":
 
 
 def _processes(folder: str, limits: "list[Any]", left: "list[Any]") -> None:
-    most = files.int_or_none(folder + "/pids.max")
-    now = files.int_or_none(folder + "/pids.current")
+    most = files.number(folder + "/pids.max")
+    now = files.number(folder + "/pids.current")
     limits.append(most)
     left.append(None if most is None or now is None else max(0, most - now))
 

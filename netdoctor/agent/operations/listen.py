@@ -114,37 +114,34 @@ class Server(object):
 
     def listen(self, address: "Any", port: "Any", name: "Optional[str]" = None) -> int:
         """Open a listener, return its port. name: of the interface to keep to. Raises OSError, ValueError."""
-        family, where = resolve(address, port, socket.SOCK_STREAM)
-        s = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            if family == socket.AF_INET6:
-                s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            # As torch's store does: an old connection in TIME_WAIT does not count, a listener does.
-            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            keep_to(s, name)
-            s.bind(where)
-            s.listen(BACKLOG)
-            s.setblocking(False)
-        except BaseException:
-            s.close()
-            raise
-        self._listeners.append(s)
-        self._selector.register(s, selectors.EVENT_READ)
-        return int(s.getsockname()[1])
+        return self._open(address, port, name, socket.SOCK_STREAM, self._listeners)
 
     def echo(self, address: "Any", port: "Any" = 0, name: "Optional[str]" = None) -> int:
         """Open a datagram echo, return its port. name: as of listen. Raises OSError, ValueError."""
-        family, where = resolve(address, port, socket.SOCK_DGRAM)
-        s = socket.socket(family, socket.SOCK_DGRAM)
+        return self._open(address, port, name, socket.SOCK_DGRAM, self._echoes)
+
+    def _open(
+        self, address: "Any", port: "Any", name: "Optional[str]", kind: int, opened: "list[socket.socket]"
+    ) -> int:
+        family, where = resolve(address, port, kind)
+        s = socket.socket(family, kind)
         try:
-            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+            if kind == socket.SOCK_DGRAM:
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+            else:
+                if family == socket.AF_INET6:
+                    s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                # As torch's store does: an old connection in TIME_WAIT does not count, a listener does.
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             keep_to(s, name)
             s.bind(where)
+            if kind == socket.SOCK_STREAM:
+                s.listen(BACKLOG)
             s.setblocking(False)
         except BaseException:
             s.close()
             raise
-        self._echoes.append(s)
+        opened.append(s)
         self._selector.register(s, selectors.EVENT_READ)
         return int(s.getsockname()[1])
 

@@ -8,7 +8,7 @@ from ..system import files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Optional
+    from typing import Any
 
 MAX_TARGETS = 4096
 MAX_PARALLEL = 16
@@ -21,15 +21,6 @@ OPTIONS = (
 # What a server with many logins at once says (MaxStartups): it is asked again.
 _BUSY = ("kex_exchange_identification", "Connection closed by", "Connection reset by")
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:%-")
-
-
-def client() -> "Optional[str]":
-    """Return the ssh that a launcher would run: the first on PATH."""
-    for folder in os.environ.get("PATH", "").split(":"):
-        path = folder + "/ssh"
-        if folder.startswith("/") and os.path.isfile(path) and os.access(path, os.X_OK):
-            return path
-    return runtime.find_tool("ssh")
 
 
 def public_keys(folder: str, suffix: str = ".pub") -> "list[str]":
@@ -88,7 +79,8 @@ def login(args: "dict[str, Any]") -> "dict[str, Any]":
     [{"dst", "host", "tried", "code": of ssh, None where it was late, "said": on stderr, "elapsed_ms", and of
     those that failed "port" and "user"}]}.
     """
-    ssh = client()
+    # As a launcher would run it: the first on PATH.
+    ssh = runtime.find_tool("ssh", os.environ.get("PATH", "")) or runtime.find_tool("ssh")
     rows = []  # type: list[dict[str, Any]]
     for target in list(args.get("targets") or [])[:MAX_TARGETS]:
         host = str(target.get("host", ""))

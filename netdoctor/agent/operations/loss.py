@@ -22,18 +22,11 @@ PATIENCE_S = 1.0
 class Prober(object):
     """The datagrams to one peer."""
 
-    def __init__(self, target: "Any", token: bytes) -> None:
-        row = target if isinstance(target, dict) else {}
-        self.reply = {
-            "dst": str(row.get("dst", "")),
-            "address": str(row.get("address", "")),
-            "sent": 0,
-            "arrived": 0,
-            "answered": 0,
-            "detail": "",
-        }  # type: dict[str, Any]
+    def __init__(self, reply: "dict[str, Any]", port: "Any", token: bytes) -> None:
+        """Raises OSError, ValueError, TypeError. reply: the row that it fills."""
+        self.reply = reply
         self.tag = op_listen.tag_of(token)
-        family, where = op_listen.resolve(self.reply["address"], row.get("port"), socket.SOCK_DGRAM)
+        family, where = op_listen.resolve(self.reply["address"], port, socket.SOCK_DGRAM)
         self.socket = socket.socket(family, socket.SOCK_DGRAM)
         try:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
@@ -82,25 +75,15 @@ def udp_loss(args: "dict[str, Any]") -> "list[dict[str, Any]]":
     seconds = min(max(float(args.get("seconds") or 1.0), 0.05), MAX_SECONDS)
     rows = []  # type: list[dict[str, Any]]
     probers = []  # type: list[Prober]
-    for target in list(args.get("targets") or [])[:MAX_TARGETS]:
+    for one in list(args.get("targets") or [])[:MAX_TARGETS]:
+        target = one if isinstance(one, dict) else {}
+        row = {"dst": str(target.get("dst", "")), "address": str(target.get("address", ""))}  # type: Any
+        row.update(sent=0, arrived=0, answered=0, detail="")
+        rows.append(row)
         try:
-            prober = Prober(target, token)
+            probers.append(Prober(row, target.get("port"), token))
         except (OSError, ValueError, TypeError) as e:
-            row = target if isinstance(target, dict) else {}
-            text = files.errno_name(e)
-            rows.append(
-                {
-                    "dst": str(row.get("dst", "")),
-                    "address": str(row.get("address", "")),
-                    "sent": 0,
-                    "arrived": 0,
-                    "answered": 0,
-                    "detail": text,
-                }
-            )
-        else:
-            probers.append(prober)
-            rows.append(prober.reply)
+            row["detail"] = files.errno_name(e)
     by_fd = {prober.socket.fileno(): prober for prober in probers}
     poll = select.poll()
     for fd in by_fd:

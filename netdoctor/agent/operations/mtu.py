@@ -293,7 +293,7 @@ def probe(
         except OSError:
             pass
         reply["dev"] = names.get(source, reply["dev"])
-        mtu = files.int_or_none("/sys/class/net/%s/mtu" % reply["dev"]) if reply["dev"] else None
+        mtu = files.number("/sys/class/net/%s/mtu" % reply["dev"]) if reply["dev"] else None
         reply["dev_mtu"] = mtu or prober.known_mtu() or 1500
         reply.update(search(prober, reply["dev_mtu"], min(end, time.monotonic() + TARGET_S)))
         known = prober.known_mtu()

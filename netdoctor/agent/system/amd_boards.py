@@ -125,7 +125,7 @@ def health(base: str) -> "dict[str, Any]":
         ("link_width", "current_link_width"),
         ("replays", "pcie_replay_count"),
     ):
-        found[field] = files.int_or_none(base + "/" + name)
+        found[field] = files.number(base + "/" + name)
     for field, name in (("link_gt_s", "current_link_speed"), ("link_most_gt_s", "max_link_speed")):
         found[field] = leading(files.text_or_none(base + "/" + name))  # 32.0 GT/s PCIe
     found["level"] = files.text_or_none(base + "/power_dpm_force_performance_level") or ""
@@ -175,16 +175,16 @@ def sensed(folder: str) -> "dict[str, Any]":
     """Return temperatures with the driver's limits, and the power cap with its default (hwmon)."""
     found = {}  # type: dict[str, Any]
     for field, name in (("power_cap_w", "power1_cap"), ("power_default_w", "power1_cap_default")):
-        microwatt = files.int_or_none(os.path.join(folder, name))
+        microwatt = files.number(os.path.join(folder, name))
         if microwatt is not None:
             found[field] = microwatt / 1e6
     sensors = []
     for number in range(1, MAX_SENSORS + 1):
         base = "%s/temp%d_" % (folder, number)
-        now = files.int_or_none(base + "input")
+        now = files.number(base + "input")
         if now is None:
             break
-        limit = files.int_or_none(base + "crit")
+        limit = files.number(base + "crit")
         if limit:
             name = (files.text_or_none(base + "label") or "sensor %d" % number)[:40]
             sensors.append({"name": name, "temperature_c": now / 1e3, "critical_c": limit / 1e3})

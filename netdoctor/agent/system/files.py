@@ -72,15 +72,6 @@ def number(path: str) -> "Optional[int]":
         return None
 
 
-def int_or_none(path: str) -> "Optional[int]":
-    """Return the integer (decimal or 0x…) in a small file, or None."""
-    text = text_or_none(path)
-    try:
-        return int(text, 0) if text else None
-    except ValueError:
-        return None
-
-
 def names(path: str, cap: int = 65536) -> "list[str]":
     """Return the sorted names in a directory, empty where unreadable."""
     try:

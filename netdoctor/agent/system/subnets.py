@@ -43,7 +43,7 @@ def crowded(rows: "list[tuple[str, str, int]]") -> "list[tuple[str, str, int]]":
 def setting(root: str, name: str, what: str) -> "Optional[int]":
     """Return what the kernel goes by on an interface; None where it does not say."""
     values = [
-        files.int_or_none(files.under(root, "/proc/sys/net/ipv4/conf/%s/%s" % (scope, what)))
+        files.number(files.under(root, "/proc/sys/net/ipv4/conf/%s/%s" % (scope, what)))
         for scope in ("all", name)
     ]
     return None if None in values else max(one or 0 for one in values)
