@@ -134,7 +134,7 @@ def _log(args: argparse.Namespace, names: Sequence[str]) -> int:
         from netdoctor.cli.explain_ras import asked
 
         told = asked(args.ras, args)
-    said = explain(names, told=told)
+    said = explain(names, ras=told)
     if said.sources and not any(source.lines for source in said.sources):
         unread = [f"{source.name}: {source.remarks[0]}" for source in said.sources if source.remarks]
         if len(unread) == len(said.sources):

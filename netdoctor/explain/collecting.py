@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from netdoctor.explain.knowledge import UNKNOWN, Pattern, Role
-from netdoctor.explain.lines import FRAME, RAISED, Moment, Speaker, moment, named, speaker
+from netdoctor.explain.lines import FRAME, RAISED, Moment, Speaker, moment, speaker, speaker_of_log
 from netdoctor.explain.literals import fold
 from netdoctor.explain.matching import Found
 from netdoctor.explain.model import Hit, Source
@@ -17,19 +17,15 @@ TEXT_MAX = 4000  # kept of a line
 
 @dataclass(slots=True)
 class Gathered:
-    """What judging needs of the logs. counts: lines per pattern, also of those not kept; last: the last line
-    of a pattern in a file. unknown: lines that read like trouble and no pattern knows, one of each kind.
-    named: every log has a name that tells its rank, so that who says nothing is known. logs: by such ranks,
-    whether anything in them reads like trouble.
-    """
+    """What judging needs of the logs."""
 
     hits: list[Hit] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
-    last: dict[tuple[str, str], int] = field(default_factory=dict)
-    unknown: list[Hit] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)  # lines by pattern, also of those not stored
+    last: dict[tuple[str, str], int] = field(default_factory=dict)  # the last line of a pattern in a file
+    unknown: list[Hit] = field(default_factory=list)  # that look like errors, one of each kind
     ranks: set[int] = field(default_factory=set)
-    named: bool = True
-    logs: dict[int, bool] = field(default_factory=dict)
+    ranks_named: bool = True  # the name of every log tells its rank, so that silent ranks are known
+    logs: dict[int, bool] = field(default_factory=dict)  # by such ranks: whether a line looks like an error
     hosts: dict[str, None] = field(default_factory=dict)
     world_size: int | None = None
     sources: list[Source] = field(default_factory=list)
@@ -40,7 +36,7 @@ class Collector:
 
     def __init__(self) -> None:
         self.gathered = Gathered()
-        self._kept: dict[tuple[str, int | None, str], int] = {}
+        self._stored: dict[tuple[str, int | None, str], int] = {}
         self._values: dict[str, set[str]] = {}
         self._kinds: set[str] = set()
         self._by: Speaker = Speaker()
@@ -49,8 +45,8 @@ class Collector:
 
     def begin(self, file: str) -> None:
         """Another log begins."""
-        self._file, self._by, self._last = file, named(file), None
-        self.gathered.named &= self._by.rank is not None
+        self._file, self._by, self._last = file, speaker_of_log(file), None
+        self.gathered.ranks_named &= self._by.rank is not None
         self._note(self._by)
         if self._by.rank is not None and len(self.gathered.logs) < RANKS_MAX:
             self.gathered.logs.setdefault(self._by.rank, False)
@@ -58,19 +54,19 @@ class Collector:
     def take(self, found: Found) -> None:
         """One line that was found in the log."""
         by = speaker(found.text)
-        own = self._by
+        log = self._by
         by = Speaker(
-            rank=own.rank if by.rank is None else by.rank,
-            local_rank=own.local_rank if by.local_rank is None else by.local_rank,
-            host=by.host or own.host,
+            rank=log.rank if by.rank is None else by.rank,
+            local_rank=log.local_rank if by.local_rank is None else by.local_rank,
+            host=by.host or log.host,
             world_size=by.world_size,
         )
         self._note(by)
         # A line without a time was written after the last one that has one.
         self._last = when = moment(found.text) or self._last
         failing = any(p.role is not Role.CONTEXT and not (p.retried or p.differs) for p, _ in found.patterns)
-        if own.rank in self.gathered.logs and (failing or (not found.patterns and RAISED.search(found.text))):
-            self.gathered.logs[own.rank] = True
+        if log.rank in self.gathered.logs and (failing or (not found.patterns and RAISED.search(found.text))):
+            self.gathered.logs[log.rank] = True
         for pattern, value in found.patterns:
             self._keep(pattern, value, found, by, when)
         if not found.patterns:
@@ -94,11 +90,11 @@ class Collector:
             if value in values or len(values) > 8:
                 return
             values.add(value)
-        place = (pattern.id, by.rank, self._file if by.rank is None else "")
-        kept = self._kept.get(place, 0)
-        if kept >= RANK_HITS_MAX or counts[pattern.id] > PATTERN_HITS_MAX:
+        key = (pattern.id, by.rank, self._file if by.rank is None else "")
+        stored = self._stored.get(key, 0)
+        if stored >= RANK_HITS_MAX or counts[pattern.id] > PATTERN_HITS_MAX:
             return
-        self._kept[place] = kept + 1
+        self._stored[key] = stored + 1
         text = found.text
         if len(text) > TEXT_MAX and (match := pattern.regex.search(text)):
             text = text[max(0, match.start() - 100) : match.start() + TEXT_MAX]

@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import BinaryIO
 
-from netdoctor.explain.beside import Beside
+from netdoctor.explain.artifacts import Artifacts
 from netdoctor.explain.collecting import Collector
 from netdoctor.explain.judging import judge
 from netdoctor.explain.knowledge import Knowledge, load
@@ -13,7 +13,7 @@ from netdoctor.explain.matching import Matcher
 from netdoctor.explain.model import Explanation, Source
 from netdoctor.explain.nccl_info import summarise
 from netdoctor.explain.nccl_lines import NcclReader
-from netdoctor.explain.quoting import shown
+from netdoctor.explain.quoting import sanitized
 from netdoctor.explain.reading import Log, blocks, logs
 
 
@@ -21,65 +21,73 @@ def explain(
     names: Sequence[str],
     knowledge: Knowledge | None = None,
     stdin: BinaryIO | None = None,
-    told: Mapping[str, str] = MappingProxyType({}),
+    ras: Mapping[str, str] = MappingProxyType({}),
 ) -> Explanation:
-    """Read logs and say what went wrong. told: what NCCL's RAS said, by the name to quote it under.
+    """Read logs and say what went wrong. ras: answers of NCCL's RAS, by the name to quote them under.
 
     Raises InputError when a name names nothing, KnowledgeError.
     """
-    return explain_logs(logs(names) if names or not told else (), knowledge, stdin, told)
+    return explain_logs(logs(names) if names or not ras else (), knowledge, stdin, ras)
 
 
 def explain_logs(
     sources: Iterable[Log],
     knowledge: Knowledge | None = None,
     stdin: BinaryIO | None = None,
-    told: Mapping[str, str] = MappingProxyType({}),
+    ras: Mapping[str, str] = MappingProxyType({}),
 ) -> Explanation:
     """The same, for logs that were found already."""
-    knowledge = knowledge or load()
-    collector, matcher, nccl = Collector(), Matcher(knowledge.patterns), NcclReader()
-    beside = Beside()
+    reader, artifacts = _Reader(knowledge), Artifacts()
     for log in sources:
-        if not beside.take(log):
-            collector.begin(log.name)
-            nccl.begin(log.name)
-            matcher.restart()
-            for number, block in blocks(log, stdin):
-                nccl.block(block)
-                for found in matcher.block(block, number):
-                    collector.take(found)
-        collector.gathered.sources.append(
+        if not artifacts.take(log):
+            reader.read(log.name, blocks(log, stdin))
+        reader.sources.append(
             Source(
-                name=shown(log.name, 300),
+                name=sanitized(log.name, 300),
                 lines=log.lines,
                 size_bytes=log.size_bytes,
-                remarks=tuple(shown(one) for one in log.remarks),
+                remarks=tuple(sanitized(one) for one in log.remarks),
             )
         )
-    for name, text in told.items():
-        beside.tell(name, text)
-        lines = text.count("\n") + 1
-        collector.gathered.sources.append(Source(name=shown(name, 300), lines=lines, size_bytes=len(text)))
-    for file, line in beside.lines():
-        collector.begin(file)
-        matcher.restart()
-        for found in matcher.block(line.encode("utf-8", "replace"), 1):
-            collector.take(found)
-    return replace(judge(collector.gathered, knowledge), nccl=summarise(nccl.seen))
+    for name, text in ras.items():
+        artifacts.add_status(name, text)
+        reader.add_source(sanitized(name, 300), text)
+    for file, line in artifacts.lines():
+        reader.read(file, [(1, line.encode("utf-8", "replace"))], nccl=False)
+    return reader.explanation()
+
+
+class _Reader:
+    """Blocks of logs, to all that takes them in."""
+
+    def __init__(self, knowledge: Knowledge | None) -> None:
+        self._knowledge = knowledge or load()
+        self._collector, self._nccl = Collector(), NcclReader()
+        self._matcher = Matcher(self._knowledge.patterns)
+        self.sources = self._collector.gathered.sources
+
+    def read(self, name: str, numbered: Iterable[tuple[int, bytes]], nccl: bool = True) -> None:
+        """Take in one log. nccl: whether NCCL may say something of itself in it."""
+        self._collector.begin(name)
+        self._nccl.begin(name)
+        self._matcher.restart()
+        for number, block in numbered:
+            if nccl:
+                self._nccl.block(block)
+            for found in self._matcher.block(block, number):
+                self._collector.take(found)
+
+    def add_source(self, name: str, text: str) -> None:
+        self.sources.append(Source(name=name, lines=text.count("\n") + 1, size_bytes=len(text)))
+
+    def explanation(self) -> Explanation:
+        return replace(judge(self._collector.gathered, self._knowledge), nccl=summarise(self._nccl.log))
 
 
 def explain_text(files: dict[str, str], knowledge: Knowledge | None = None) -> Explanation:
     """Texts that are in memory, by the name that they shall be quoted under."""
-    knowledge = knowledge or load()
-    collector, matcher, nccl = Collector(), Matcher(knowledge.patterns), NcclReader()
+    reader = _Reader(knowledge)
     for name, text in files.items():
-        collector.begin(name)
-        nccl.begin(name)
-        matcher.restart()
-        data = text.encode("utf-8", "replace")
-        nccl.block(data)
-        for found in matcher.block(data, 1):
-            collector.take(found)
-        collector.gathered.sources.append(Source(name=name, lines=text.count("\n") + 1, size_bytes=len(text)))
-    return replace(judge(collector.gathered, knowledge), nccl=summarise(nccl.seen))
+        reader.read(name, [(1, text.encode("utf-8", "replace"))])
+        reader.add_source(name, text)
+    return reader.explanation()

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -32,42 +32,32 @@ class FlightError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One operation as one rank recorded it.
-
-    number: its place in its group, from 1; of a send or receive among those. name: ``all_reduce``,
-    ``send 0->1`` (ranks of the group). inputs, outputs: sizes of the tensors. state: ``scheduled``,
-    ``started``, ``completed``; gloo's stay scheduled. created: seconds since 1970, 0 if not known.
-    where: the program's line that called it.
-    """
+    """One operation as one rank recorded it."""
 
     group: str
-    number: int
-    name: str
+    number: int  # in its group, from 1; of a send or receive among those
+    name: str  # ``all_reduce``, ``send 0->1`` (ranks of the group)
     p2p: bool = False
-    inputs: tuple[tuple[int, ...], ...] = ()
+    inputs: tuple[tuple[int, ...], ...] = ()  # sizes of the tensors
     outputs: tuple[tuple[int, ...], ...] = ()
     input_dtypes: tuple[str, ...] = ()
     output_dtypes: tuple[str, ...] = ()
-    state: str = ""
-    created: float = 0.0
-    where: str = ""
+    state: str = ""  # ``scheduled``, ``started``, ``completed``; gloo's stay scheduled
+    created: float = 0.0  # seconds since 1970, 0 if not known
+    where: str = ""  # the program's line that called it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One rank's file. members: ranks of each group, where the file has them; texts: what a group is for.
-
-    wrapped: the ring was full, and older operations are gone.
-    """
+    """One rank's file."""
 
     file: str
     rank: int
-    version: str
     backend: str
     operations: tuple[Operation, ...]
-    members: Mapping[str, tuple[int, ...]]
-    texts: Mapping[str, str]
-    wrapped: bool = False
+    members: Mapping[str, tuple[int, ...]]  # ranks of each group, where the file has them
+    texts: Mapping[str, str]  # what a group is for
+    wrapped: bool = False  # the ring was full, and older operations are gone
 
 
 def is_record(head: bytes) -> bool:
@@ -93,21 +83,21 @@ def read(data: bytes, file: str, most: int = ENTRIES_MAX) -> Record:
     if rank is None:
         raise FlightError("a flight record whose file name does not end in its rank's number")
     try:
-        whole = plain_pickle.load(data) if data[:1] == b"\x80" else json.loads(data)
+        content = plain_pickle.load(data) if data[:1] == b"\x80" else json.loads(data)
     except plain_pickle.NotPlain as error:
         raise FlightError(f"a flight record that is not read: {error}") from None
     except (ValueError, RecursionError):
         raise FlightError("a flight record whose JSON is damaged") from None
-    entries = whole.get("entries") if isinstance(whole, dict) else None
+    entries = content.get("entries") if isinstance(content, dict) else None
     if not isinstance(entries, list):
         raise FlightError("a flight record without entries")
     begins = entries[0].get("record_id") if entries and isinstance(entries[0], dict) else 0
     wrapped = len(entries) > most or begins not in (0, None)
     entries = entries[-most:]
-    operations = [made for entry in entries if (made := _operation(entry)) is not None]
+    operations = [operation for entry in entries if (operation := _operation(entry)) is not None]
     if len(operations) < len(entries):
         raise FlightError("a flight record with entries of another form")
-    members, texts = _groups(whole.get("pg_config"))
+    members, texts = _groups(content.get("pg_config"))
     for entry in entries:
         group = entry["process_group"]
         texts.setdefault(str(group[0])[:100], str(group[1])[:100])
@@ -115,7 +105,6 @@ def read(data: bytes, file: str, most: int = ENTRIES_MAX) -> Record:
     return Record(
         file=file,
         rank=rank,
-        version=str(whole.get("version", ""))[:20],
         backend=backend,
         operations=tuple(operations),
         members=members,
@@ -155,32 +144,34 @@ def _operation(entry: Any) -> Operation | None:
 
 
 def _sizes(value: Any) -> tuple[tuple[int, ...], ...]:
-    every = value[:TENSORS_MAX] if isinstance(value, list | tuple) else ()
-    return _same(tuple(_numbers(one) for one in every if isinstance(one, list | tuple)))
+    return _same(tuple(_numbers(one) for one in _items(value) if isinstance(one, list | tuple)))
 
 
-def _numbers(one: Sequence[Any]) -> tuple[int, ...]:
-    return tuple(n for n in one[:TENSORS_MAX] if isinstance(n, int) and abs(n) < 1 << 63)
+def _numbers(sizes: Any) -> tuple[int, ...]:
+    return tuple(n for n in _items(sizes) if isinstance(n, int) and abs(n) < 1 << 63)
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    every = value[:TENSORS_MAX] if isinstance(value, list | tuple) else ()
-    return _same(tuple(one[:40] for one in every if isinstance(one, str)))
+    return _same(tuple(one[:40] for one in _items(value) if isinstance(one, str)))
 
 
-_seen: dict[Any, Any] = {}
+def _items(value: Any, most: int = TENSORS_MAX) -> Sequence[Any]:
+    return value[:most] if isinstance(value, list | tuple) else ()
+
+
+_interned: dict[Any, Any] = {}
 
 
 def _same(value: T) -> T:
     """One object for equal ones: there are few kinds of calls and very many calls."""
-    if len(_seen) > 10_000:
-        _seen.clear()
-    return _seen.setdefault(value, value)  # type: ignore[no-any-return]  # it is equal to `value`
+    if len(_interned) > 10_000:
+        _interned.clear()
+    return _interned.setdefault(value, value)  # type: ignore[no-any-return]  # it is equal to `value`
 
 
 def _where(frames: Any) -> str:
     """The innermost frame that is not torch's own."""
-    for frame in frames[:200] if isinstance(frames, list) else ():
+    for frame in _items(frames, 200):
         if isinstance(frame, dict):
             name, file, line = frame.get("name"), frame.get("filename"), frame.get("line")
             if isinstance(file, str) and "/torch/" not in file:
@@ -196,16 +187,9 @@ def _groups(config: Any) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
             continue
         name = str(group.get("name", key))[:100]
         ranks = group.get("ranks")
-        numbers: Iterable[Any] = re.findall(r"\d{1,7}", ranks) if isinstance(ranks, str) else ranks or ()
-        found = tuple(sorted({int(n) for n in _first(numbers) if str(n).isdecimal()}))
+        numbers = re.findall(r"\d{1,7}", ranks) if isinstance(ranks, str) else ranks
+        found = tuple(sorted({int(n) for n in _items(numbers, 100_000) if str(n).isdecimal()}))
         if found:
             members[name] = found
             texts[name] = str(group.get("desc", ""))[:100]
     return members, texts
-
-
-def _first(numbers: Iterable[Any], most: int = 100_000) -> Iterator[Any]:
-    for count, number in enumerate(numbers if isinstance(numbers, list | tuple) else ()):
-        if count >= most:
-            return
-        yield number

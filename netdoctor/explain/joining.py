@@ -15,42 +15,39 @@ from netdoctor.text import listing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """A cause that a scan found. key: as the check has it. fixes: for this cluster, what each does and then a
-    command a line. sure: the check knows, and does not suspect.
-    """
+    """A cause that a scan found."""
 
-    key: str
+    key: str  # as the check has it
     title: str
     check: str
-    fixes: tuple[str, ...] = ()
-    sure: bool = True
+    fixes: tuple[str, ...] = ()  # for this cluster: what each does, then a command a line
+    sure: bool = True  # the check knows, and does not suspect
     fails: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What a scan says. passed: checks that looked at every node and found all well; open: checks that could
-    not tell everywhere, with the reason."""
+    """What a scan says."""
 
     proofs: Sequence[Proof] = ()
-    passed: frozenset[str] = frozenset()
-    open: Mapping[str, str] = field(default_factory=dict)
+    passed: frozenset[str] = frozenset()  # checks that looked at every node and found all well
+    open: Mapping[str, str] = field(default_factory=dict)  # those that could not tell everywhere, and why
 
 
-def join(said: Explanation, measured: Measured, knowledge: Knowledge) -> Explanation:
+def join(explanation: Explanation, measured: Measured, knowledge: Knowledge) -> Explanation:
     """The explanation with what the scan proves first and what it refutes out; what it left open stays."""
     proved: list[Reason] = []
     left: list[Reason] = []
     refuted: dict[str, str] = {}
-    for reason in said.reasons:
+    for reason in explanation.reasons:
         checks, found = reason.known.checks, _proofs(reason.known.causes, measured.proofs)
         if found:
             sure = any(proof.sure and proof.fails for proof in found)
             confidence = Confidence.CERTAIN if sure else reason.confidence
-            proved.append(replace(reason, confidence=confidence, proof=_words(found), fixes=_fixes(found)))
+            proved.append(_proved(reason, found, confidence))
         elif checks and measured.passed.issuperset(checks):
             why = f"{listing(checks)} looked at every node and found all well"
-            if _named(reason):
+            if _is_stated(reason):
                 left.append(replace(reason, proof=(f"not now: {why}",)))
             else:
                 refuted[reason.known.label] = why
@@ -60,24 +57,20 @@ def join(said: Explanation, measured: Measured, knowledge: Knowledge) -> Explana
             ]
             left.append(replace(reason, proof=tuple(unmeasured[:2])))
     proved.sort(key=lambda reason: list(Confidence).index(reason.confidence))
-    if any(reason.confidence is Confidence.CERTAIN for reason in proved):
-        left = [_at_most_likely(one) for one in left]
-    admitted = {reason.known.label for reason in said.reasons}
+    if proved and proved[0].confidence is Confidence.CERTAIN:
+        left = [
+            replace(one, confidence=Confidence.LIKELY) if one.confidence is Confidence.CERTAIN else one
+            for one in left
+        ]
+    admitted = {reason.known.label for reason in explanation.reasons}
     more = _unasked(admitted, measured, knowledge)
-    return replace(said, reasons=(*proved, *left, *more), refuted=refuted)
+    return replace(explanation, reasons=(*proved, *left, *more), refuted=refuted)
 
 
-def _named(reason: Reason) -> bool:
+def _is_stated(reason: Reason) -> bool:
     """Whether a line says so itself, as the kernel of a GPU that was lost: it was, whatever is so by now."""
-    likely = reason.confidence is Confidence.LIKELY
-    return reason.confidence is Confidence.CERTAIN or (
-        likely and any(line.role is Role.CAUSE for line in reason.lines)
-    )
-
-
-def _at_most_likely(reason: Reason) -> Reason:
-    certain = reason.confidence is Confidence.CERTAIN
-    return replace(reason, confidence=Confidence.LIKELY) if certain else reason
+    stated = any(line.role is Role.CAUSE for line in reason.lines)
+    return reason.confidence is Confidence.CERTAIN or (reason.confidence is Confidence.LIKELY and stated)
 
 
 def _proofs(keys: Sequence[str], proofs: Sequence[Proof]) -> list[Proof]:
@@ -85,27 +78,22 @@ def _proofs(keys: Sequence[str], proofs: Sequence[Proof]) -> list[Proof]:
     return [proof for proof in proofs if any(fnmatchcase(proof.key, key) for key in keys)]
 
 
-def _words(proofs: Sequence[Proof]) -> tuple[str, ...]:
-    return tuple(f"{proof.check}: {proof.title}" for proof in proofs)
-
-
-def _fixes(proofs: Sequence[Proof]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(fix for proof in proofs for fix in proof.fixes))
+def _proved(reason: Reason, proofs: Sequence[Proof], confidence: Confidence) -> Reason:
+    return replace(
+        reason,
+        confidence=confidence,
+        proof=tuple(f"{proof.check}: {proof.title}" for proof in proofs),
+        fixes=tuple(dict.fromkeys(fix for proof in proofs for fix in proof.fixes)),
+    )
 
 
 def _unasked(admitted: set[str], measured: Measured, knowledge: Knowledge) -> list[Reason]:
     """What the scan found failing that no line spoke of: possible, as nothing ties it to this failure."""
     spoken = [key for label in admitted for key in knowledge.causes[label].causes]
     failing = [proof for proof in measured.proofs if proof.fails and not _proofs(spoken, [proof])]
+    possible = Confidence.POSSIBLE
     return [
-        Reason(
-            known=known,
-            confidence=Confidence.POSSIBLE,
-            weight=0.0,
-            lines=(),
-            proof=_words(found),
-            fixes=_fixes(found),
-        )
+        _proved(Reason(known=known, confidence=possible, weight=0.0, lines=()), found, possible)
         for known in knowledge.causes.values()
         if known.label not in admitted and (found := _proofs(known.causes, failing))
     ]

@@ -16,7 +16,7 @@ from netdoctor.explain.quoting import quote
 
 LIKELY_FROM = 0.5
 # What a symptom or an echo still says beside a line that names a cause, of its full weight.
-BESIDE = {Role.CAUSE: 1.0, Role.SYMPTOM: 0.4, Role.ECHO: 0.15, Role.CONTEXT: 1.0}
+BESIDE_CAUSE = {Role.CAUSE: 1.0, Role.SYMPTOM: 0.4, Role.ECHO: 0.15, Role.CONTEXT: 1.0}
 # What an echo still says where there is a symptom.
 ECHO_BESIDE_SYMPTOM = 0.4
 # A line that leaves this much of a doubt does not name a cause yet.
@@ -42,22 +42,28 @@ def judge(gathered: Gathered, knowledge: Knowledge) -> Explanation:
             known=knowledge.causes[label],
             confidence=_confidence(label, weight, by_label[label]),
             weight=round(weight, 4),
-            lines=tuple(_shown(label, by_label[label])),
+            lines=tuple(_lines_for(label, by_label[label])),
         )
         for label, weight in weights.items()
         if weight > 0.01
     ]
     order = {id(hit): number for number, hit in enumerate(hits)}
-    place = {label: order[id(of[0])] for label, of in by_label.items()}
+    position = {label: order[id(found[0])] for label, found in by_label.items()}
     reasons.sort(
-        key=lambda r: (list(Confidence).index(r.confidence), -r.weight, place[r.known.label], r.known.label)
+        key=lambda r: (
+            list(Confidence).index(r.confidence),
+            -r.weight,
+            position[r.known.label],
+            r.known.label,
+        )
     )
-    reasons = _one_certain(reasons, place)
+    reasons = _one_certain(reasons, position)
     first = _first(hits)
     raised = _raised_before(first, gathered.unknown)
     if raised is not None:  # whatever it was, what is said after it may be its doing
         first = raised
         reasons = [replace(one, confidence=Confidence.POSSIBLE) for one in reasons]
+    unknown = sorted(ordered(gathered.unknown), key=lambda hit: WARNS.search(hit.text) is not None)
     echoes = [hit for hit in hits if hit.pattern.role is Role.ECHO and hit is not first]
     return Explanation(
         reasons=tuple(reasons[:REASONS_MAX]),
@@ -65,7 +71,7 @@ def judge(gathered: Gathered, knowledge: Knowledge) -> Explanation:
         echoes=tuple(_each_kind(echoes, ECHOES_MAX)),
         echo_ranks=tuple(sorted({hit.speaker.rank for hit in echoes if hit.speaker.rank is not None})),
         echo_count=sum(gathered.counts.get(i, 0) for i in {h.pattern.id for h in echoes}),
-        unknown=tuple(quote(hit) for hit in _worst_first(gathered.unknown)[:UNKNOWN_SHOWN]),
+        unknown=tuple(quote(hit) for hit in unknown[:UNKNOWN_SHOWN]),
         sources=tuple(gathered.sources),
     )
 
@@ -85,9 +91,10 @@ def ordered(hits: Iterable[Hit]) -> list[Hit]:
             begins[hit.file] = hit.when.seconds
 
     def key(hit: Hit) -> tuple[bool, float, str, int, str]:
-        own = hit.when.seconds if hit.when and hit.when.aware is kind else None
-        at = own if own is not None else begins.get(hit.file) if hit.when is None else None
-        return (at is None, at or 0.0, hit.file, hit.number, hit.pattern.id)
+        seconds = hit.when.seconds if hit.when and hit.when.aware is kind else None
+        if hit.when is None:
+            seconds = begins.get(hit.file)
+        return (seconds is None, seconds or 0.0, hit.file, hit.number, hit.pattern.id)
 
     return sorted(every, key=key)
 
@@ -95,21 +102,19 @@ def ordered(hits: Iterable[Hit]) -> list[Hit]:
 def _counting(hits: Sequence[Hit]) -> list[Hit]:
     """Those that say something: said by who counts, with what they need, and differing where compared."""
     hits = [hit for hit in hits if hit.pattern.rank in (None, hit.speaker.rank)]
-    present = {hit.pattern.id for hit in hits}
     values: dict[str, set[str]] = {}
     for hit in hits:
         if hit.pattern.differs:
             values.setdefault(hit.pattern.id, set()).add(hit.value)
     differing = {name for name, found in values.items() if len(found) > 1}
-    kept = [hit for hit in hits if not hit.pattern.differs or hit.pattern.id in differing]
-    present = {hit.pattern.id for hit in kept}
-    return [hit for hit in kept if present.issuperset(hit.pattern.needs)]
+    compared = [hit for hit in hits if not hit.pattern.differs or hit.pattern.id in differing]
+    present = {hit.pattern.id for hit in compared}
+    return [hit for hit in compared if present.issuperset(hit.pattern.needs)]
 
 
 def _in_the_end(hits: Sequence[Hit], gathered: Gathered) -> list[Hit]:
     """Without what was tried again until it worked: nothing failed, and the log goes on behind it."""
-    failed = any(hit.pattern.role is not Role.CONTEXT and not hit.pattern.retried for hit in hits)
-    if failed:
+    if any(hit.pattern.role is not Role.CONTEXT and not hit.pattern.retried for hit in hits):
         return list(hits)
     lines = {source.name: source.lines for source in gathered.sources}
     return [
@@ -122,7 +127,7 @@ def _in_the_end(hits: Sequence[Hit], gathered: Gathered) -> list[Hit]:
 
 def _weights(hits: Sequence[Hit]) -> dict[str, float]:
     patterns = {hit.pattern.id: hit.pattern for hit in hits}.values()
-    named = {
+    certain = {
         label
         for pattern in patterns
         if pattern.role is Role.CAUSE
@@ -134,8 +139,8 @@ def _weights(hits: Sequence[Hit]) -> dict[str, float]:
     for pattern in patterns:
         for label, percent in pattern.admits.items():
             worth = 1.0
-            if named and label not in named:
-                worth = BESIDE[pattern.role]
+            if certain and label not in certain:
+                worth = BESIDE_CAUSE[pattern.role]
             elif symptoms and pattern.role is Role.ECHO:
                 worth = ECHO_BESIDE_SYMPTOM
             doubt[label] = doubt.get(label, 1.0) * (1 - worth * min(percent, 99.5) / 100)
@@ -152,29 +157,26 @@ def _weights(hits: Sequence[Hit]) -> dict[str, float]:
 
 
 def _confidence(label: str, weight: float, hits: Sequence[Hit]) -> Confidence:
-    if weight >= 0.99 and any(_names(hit.pattern, label) for hit in hits):
+    patterns = (hit.pattern for hit in hits if hit.pattern.role is Role.CAUSE)
+    if weight >= 0.99 and any(pattern.admits.get(label) == CERTAIN for pattern in patterns):
         return Confidence.CERTAIN
     return Confidence.LIKELY if weight >= LIKELY_FROM else Confidence.POSSIBLE
 
 
-def _names(pattern: Pattern, label: str) -> bool:
-    return pattern.role is Role.CAUSE and pattern.admits.get(label) == CERTAIN
-
-
-def _one_certain(reasons: Sequence[Reason], place: Mapping[str, int]) -> list[Reason]:
+def _one_certain(reasons: Sequence[Reason], position: Mapping[str, int]) -> list[Reason]:
     """Of several causes that lines name, the first in time is certain; the others may be its doing."""
     certain = sorted(
         (r for r in reasons if r.confidence is Confidence.CERTAIN),
-        key=lambda r: (place[r.known.label], r.known.label),
+        key=lambda r: (position[r.known.label], r.known.label),
     )
     rest = [r for r in reasons if r.confidence is not Confidence.CERTAIN]
     return [*certain[:1], *(replace(r, confidence=Confidence.LIKELY) for r in certain[1:]), *rest]
 
 
-def _shown(label: str, hits: Sequence[Hit]) -> Iterable[Quote]:
+def _lines_for(label: str, hits: Sequence[Hit]) -> Iterable[Quote]:
     """The lines that speak for a cause, the strongest kinds first, each kind once and then once more."""
-    own = [hit for hit in hits if hit.pattern.role is not Role.ECHO] or hits
-    strong = sorted(own, key=lambda hit: -hit.pattern.admits[label])  # which keeps the order of equal ones
+    direct = [hit for hit in hits if hit.pattern.role is not Role.ECHO] or hits
+    strong = sorted(direct, key=lambda hit: -hit.pattern.admits[label])  # which keeps the order of equal ones
     return _each_kind(strong, LINES_MAX)
 
 
@@ -196,10 +198,6 @@ def _first(hits: Sequence[Hit]) -> Hit | None:
     return min((hit for hit in hits if hit.pattern.role is not Role.CONTEXT), key=order, default=None)
 
 
-def _worst_first(unknown: Sequence[Hit]) -> list[Hit]:
-    return sorted(ordered(unknown), key=lambda hit: WARNS.search(hit.text) is not None)
-
-
 def _raised_before(first: Hit | None, unknown: Sequence[Hit]) -> Hit | None:
     """An exception of the program that nobody knows, before anything that only follows from something."""
     if first is None or _names_any(first.pattern):
@@ -214,16 +212,15 @@ def _names_any(pattern: Pattern) -> bool:
 
 
 def _ranks(gathered: Gathered, first: Hit | None) -> Ranks:
-    seen = tuple(sorted(gathered.ranks))
-    world = gathered.world_size
+    present, world = tuple(sorted(gathered.ranks)), gathered.world_size
     silent: tuple[int, ...] = ()
-    if world and gathered.named and seen and seen[-1] < world:
+    if world and gathered.ranks_named and present and present[-1] < world:
         silent = tuple(rank for rank in range(world) if rank not in gathered.ranks)
     return Ranks(
         world_size=world,
-        seen=seen,
+        present=present,
         silent=silent,
-        quiet=tuple(sorted(r for r, trouble in gathered.logs.items() if not trouble)) if first else (),
+        quiet=tuple(sorted(rank for rank, failing in gathered.logs.items() if not failing)) if first else (),
         hosts=tuple(gathered.hosts),
         first=quote(first) if first else None,
     )

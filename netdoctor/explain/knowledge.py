@@ -5,6 +5,7 @@ docs/explain-knowledge.md describes the form for whoever adds a cause.
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -34,49 +35,45 @@ class KnowledgeError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """One line that a library or tool can print.
+    """One line that a library or tool can print."""
 
-    label: of the file it stands in, "" in those of shared lines. admits: label to how likely it is, in
-    percent, of this line alone; 100 where the line admits nothing else. supports, against: percent by which
-    the line raises or lowers a cause that others admit; 100 against is out of the question. needs: ids of
-    patterns without which it says nothing. differs: it counts once the group ``value`` has two values.
-    retried: the program goes on and tries again; it counts only where something failed in the end, or nothing
-    was said after it. rank: it counts only where this rank says it. line: a real one.
-    source: project and file. releases: where it is printed so.
-    example_of: the report that is the only reason why it is here.
-    """
+    id: str = ""
+    label: str = ""  # of the file it stands in, "" in those of shared lines
+    regex: re.Pattern[str] = re.compile(r"(?!)")
+    letters: frozenset[str] = frozenset()
+    role: Role = Role.CONTEXT
+    # Label to how likely it is, in percent, of this line alone; 100 where the line admits nothing else.
+    admits: Mapping[str, int] = field(default_factory=dict)
+    # Percent by which the line raises or lowers a cause that others admit; 100 against rules it out.
+    supports: Mapping[str, int] = field(default_factory=dict)
+    against: Mapping[str, int] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()  # ids of patterns without which it says nothing
+    differs: bool = False  # it counts once the group ``value`` has two values
+    # The program tries again: it counts only where something failed in the end, or it is the last in the log.
+    retried: bool = False
+    rank: int | None = None  # it counts only where this rank says it
+    line: str = ""  # a real one
+    source: str = ""  # project and file
+    releases: str = ""  # where it is printed so
+    example_of: str = ""  # the report that is the only reason why it is here
 
-    id: str
-    label: str
-    regex: re.Pattern[str]
-    letters: frozenset[str]
-    role: Role
-    admits: Mapping[str, int]
-    supports: Mapping[str, int]
-    against: Mapping[str, int]
-    needs: tuple[str, ...]
-    differs: bool
-    retried: bool
-    rank: int | None
-    line: str
-    source: str
-    releases: str
-    example_of: str
+
+# What a line is that looks like an error and is not known.
+UNKNOWN = Pattern()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """One cause. checks: which decide, the best first. causes: the keys that they find it by. fix: own
-    words, for what no check has; fix_from: the checks whose manual has the rest."""
+    """One cause."""
 
     label: str
     title: str
     why: str
     words: tuple[str, ...] = ()
-    checks: tuple[str, ...] = ()
-    causes: tuple[str, ...] = ()
-    fix_from: tuple[str, ...] = ()
-    fix: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()  # which decide, the best first
+    causes: tuple[str, ...] = ()  # the keys that they find it by
+    fix_from: tuple[str, ...] = ()  # the checks whose manual has the rest of the fix
+    fix: tuple[str, ...] = ()  # what no check has
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +85,7 @@ class Knowledge:
 
     def without(self, report: str) -> "Knowledge":
         """What would be known had nobody seen this report."""
-        kept = tuple(one for one in self.patterns if one.example_of != report)
-        return Knowledge(self.causes, kept)
+        return Knowledge(self.causes, tuple(one for one in self.patterns if one.example_of != report))
 
 
 @cache
@@ -214,8 +210,8 @@ def _complete(causes: Mapping[str, Known], patterns: list[Pattern]) -> None:
     """Whatever is named is there. Raises KnowledgeError."""
     ids = {one.id for one in patterns}
     if len(ids) < len(patterns):
-        twice = sorted(one.id for one in patterns if sum(other.id == one.id for other in patterns) > 1)
-        raise KnowledgeError(f"pattern id {twice[0]} is given twice")
+        count = Counter(one.id for one in patterns)
+        raise KnowledgeError(f"pattern id {min(i for i in count if count[i] > 1)} is given twice")
     for one in patterns:
         for label in (*one.admits, *one.supports, *one.against):
             if label not in causes:
@@ -223,24 +219,3 @@ def _complete(causes: Mapping[str, Known], patterns: list[Pattern]) -> None:
         for needed in one.needs:
             if needed not in ids:
                 raise KnowledgeError(f"pattern {one.id} needs {needed}, which is no pattern's id")
-
-
-# What a line is that reads like trouble and is not known.
-UNKNOWN = Pattern(
-    id="",
-    label="",
-    regex=re.compile(r"(?!)"),
-    letters=frozenset(),
-    role=Role.CONTEXT,
-    admits={},
-    supports={},
-    against={},
-    needs=(),
-    differs=False,
-    retried=False,
-    rank=None,
-    line="",
-    source="",
-    releases="",
-    example_of="",
-)

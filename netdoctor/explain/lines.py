@@ -181,7 +181,7 @@ _NAME_RANKS = (
 )
 
 
-def named(path: str) -> Speaker:
+def speaker_of_log(path: str) -> Speaker:
     """What the name of a log says of who wrote it."""
     found: dict[str, str] = {}
     for regex in _NAME_RANKS:

@@ -15,9 +15,9 @@ _constants: Any = importlib.import_module("re._constants")
 
 _UPPER = bytes(range(ord("A"), ord("Z") + 1))
 FOLD = bytes.maketrans(_UPPER, _UPPER.lower())
-_KEPT = b"ghijklmnopqrstuvwxyzGHIJKLMNOPQRSTUVWXYZ"
+_LETTERS = b"ghijklmnopqrstuvwxyzGHIJKLMNOPQRSTUVWXYZ"
 # Line ends stay: a block of lines is folded at once.
-DROP = bytes(b for b in range(256) if b not in _KEPT and b != ord("\n"))
+DROP = bytes(b for b in range(256) if b not in _LETTERS and b != ord("\n"))
 
 _WORDS = (
     *("rank", "ranks", "node", "worker", "workers", "host", "process", "group", "local", "global", "device"),

@@ -15,36 +15,20 @@ from netdoctor.explain.lines import ESCAPES
 from netdoctor.explain.literals import DROP, FOLD, fold
 
 # What a line that reports trouble holds, as one reads it, and folded.
-TROUBLE = re.compile(
+FAILURE = re.compile(
     r"(?<![a-z])(?:[A-Z]\w*)?(?:Error|ERROR|error|Exception|FATAL|[Ff]atal|[Ff]ailed|FAILED|[Ff]ailure|WARN"
     r"|[Tt]imed out|[Tt]imeout|refused|[Uu]nreachable|[Cc]annot|[Cc]ould not|[Uu]nable to|[Mm]ismatch"
     r"|[Dd]enied|[Nn]o such|[Kk]illed|[Aa]borted|SIG[A-Z]{3,5})(?![a-z])",
     re.ASCII,
 )
-_TROUBLE_LETTERS = tuple(
-    fold(word)
-    for word in (
-        *(
-            "rror",
-            "exception",
-            "fatal err",
-            "failure",
-            "nccl warn",
-            "timed out",
-            "timeout",
-            "connection refused",
+_FAILURE_LETTERS = tuple(
+    map(
+        fold,
+        (
+            *("rror", "exception", "fatal err", "failure", "nccl warn", "timed out", "timeout", "cannot"),
+            *("connection refused", "unreachable", "could not", "unable to", "mismatch", "no such", "signal"),
+            *("permission denied", "not found", "was killed"),
         ),
-        *(
-            "unreachable",
-            "cannot",
-            "could not",
-            "unable to",
-            "mismatch",
-            "permission denied",
-            "no such",
-            "signal",
-        ),
-        *("not found", "was killed"),
     )
 )
 # Letters of a pattern that the first look at a kind goes by.
@@ -55,16 +39,18 @@ LINE_SHOWN = 16_384  # of one line, for expressions
 
 
 class Found(NamedTuple):
-    """A line worth a look. number: from 1. patterns: that match; none where it only reads like trouble."""
+    """A line worth a look."""
 
-    number: int
+    number: int  # from 1
     text: str
-    patterns: tuple[tuple[Pattern, str], ...]
+    patterns: tuple[
+        tuple[Pattern, str], ...
+    ]  # that match, with the value; none of a line that looks like an error
 
 
 class Matcher:
-    """Finds the lines of one log after the other that patterns know. often: lines of a kind looked at, each
-    log anew."""
+    """Finds the lines of one log after the other that patterns know. often: lines of a kind looked at in a
+    log."""
 
     def __init__(self, patterns: Sequence[Pattern], often: int = 400) -> None:
         self._patterns = tuple(patterns)
@@ -72,12 +58,12 @@ class Matcher:
         self._often = often
         self._dull: set[bytes] = set()
         self._known: dict[bytes, tuple[int, ...]] = {}
-        self._seen: dict[bytes, int] = {}
+        self._counts: dict[bytes, int] = {}
         self._tired: set[bytes] = set()
 
     def restart(self) -> None:
         """Another log begins."""
-        self._seen.clear()
+        self._counts.clear()
         self._tired.clear()
 
     def block(self, data: bytes, number: int) -> Iterator[Found]:
@@ -95,7 +81,7 @@ class Matcher:
         lines = data.split(b"\n")
         for index, kind in enumerate(kinds):
             if kind in hot:
-                times = self._seen[kind] = self._seen.get(kind, 0) + 1
+                times = self._counts[kind] = self._counts.get(kind, 0) + 1
                 if times >= self._often or not self._known[kind]:
                     self._tired.add(kind)
                     hot.discard(kind)
@@ -109,8 +95,8 @@ class Matcher:
             self.restart()
 
     def _tried(self, line: bytes, number: int, candidates: Iterable[int]) -> Iterator[Found]:
-        whole = line[:LINE_SHOWN] + (b" " + line[-LINE_SHOWN:] if len(line) > 2 * LINE_SHOWN else b"")
-        text = whole.decode("utf-8", "replace").strip("\r")
+        content = line[:LINE_SHOWN] + (b" " + line[-LINE_SHOWN:] if len(line) > 2 * LINE_SHOWN else b"")
+        text = content.decode("utf-8", "replace").strip("\r")
         if "\r" in text:  # what a progress bar was overwritten with
             text = text.replace("\r", " \u23ce ")
         matched = []
@@ -119,7 +105,7 @@ class Matcher:
             match = pattern.regex.search(text)
             if match is not None:
                 matched.append((pattern, _value(match) if pattern.differs else ""))
-        if matched or TROUBLE.search(text):
+        if matched or FAILURE.search(text):
             yield Found(number, text, tuple(matched))
 
     def _learn(self, fresh: set[bytes]) -> None:
@@ -142,7 +128,7 @@ class _Finder:
             for text in one:
                 by_letters.setdefault(text.encode(), []).append(index)
         self._by_letters = by_letters
-        tree = _tree([*(one.decode() for one in by_letters), *_TROUBLE_LETTERS])
+        tree = _tree([*(one.decode() for one in by_letters), *_FAILURE_LETTERS])
         self.suspect = re.compile(tree).search
         # Wherever one begins, though others lie across it.
         self._starts = re.compile(b"(?=(" + tree + b"))").findall

@@ -1,6 +1,6 @@
 """What the engine says of logs; every text in it is made inert and holds no secret."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -11,24 +11,24 @@ SCHEMA = "netdoctor.explain/1"
 
 
 class Confidence(StrEnum):
-    """certain: the lines admit nothing else. likely: more for than against. possible: worth a measurement."""
+    """How sure a cause is."""
 
-    CERTAIN = "certain"
-    LIKELY = "likely"
-    POSSIBLE = "possible"
+    CERTAIN = "certain"  # the lines admit nothing else
+    LIKELY = "likely"  # more speaks for it than against
+    POSSIBLE = "possible"  # worth a measurement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """One recognised line. text: whole, as it stands. value: of a pattern that compares. number: from 1."""
+    """One recognised line."""
 
     pattern: Pattern
     file: str
-    number: int
-    text: str
+    number: int  # from 1
+    text: str  # as it stands
     speaker: Speaker
     when: Moment | None = None
-    value: str = ""
+    value: str = ""  # of a pattern that compares
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,75 +48,81 @@ class Quote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """One cause of the trouble. weight: 0 to 1, how much speaks for it; proof, fixes: what a scan
-    found for it, and how that is put right on this cluster."""
+    """One cause of the failure."""
 
     known: Known
     confidence: Confidence
-    weight: float
+    weight: float  # 0 to 1, how much speaks for it
     lines: tuple[Quote, ...]
-    proof: tuple[str, ...] = ()
-    fixes: tuple[str, ...] = ()
+    proof: tuple[str, ...] = ()  # what a scan found for it
+    fixes: tuple[str, ...] = ()  # how that is put right on this cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranks:
-    """Who is in the logs. silent: ranks below the world size that no line is of. quiet: those whose logs have
-    nothing of a failure, where others' have.
-    """
+    """Who is in the logs."""
 
     world_size: int | None = None
-    seen: tuple[int, ...] = ()
-    silent: tuple[int, ...] = ()
-    quiet: tuple[int, ...] = ()
+    present: tuple[int, ...] = ()
+    silent: tuple[int, ...] = ()  # ranks below the world size that no line is of
+    quiet: tuple[int, ...] = ()  # whose logs have nothing of a failure, where others' have
     hosts: tuple[str, ...] = ()
     first: Quote | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One log that was read. remarks: what was cut or could not be read."""
+    """One log that was read."""
 
     name: str
     lines: int = 0
     size_bytes: int = 0
-    remarks: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()  # what was cut or could not be read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NcclInfo:
-    """Values with how many say so, the commonest first. ranks_done: that finished setting up; transports:
-    connections by kind. unexpected: sentences."""
+    """What NCCL says of itself: values with how many say so, the commonest first."""
 
     versions: Mapping[str, int]
     drivers: Mapping[str, int]
     hosts: int
     ranks: int
-    ranks_done: int
+    ranks_done: int  # that finished setting up
     world: int
     bootstrap: Mapping[str, int]
     networks: Mapping[str, int]
     hcas: Mapping[str, int]
-    transports: Mapping[str, int]
+    transports: Mapping[str, int]  # connections by kind
     gdr: str
     channels: Mapping[str, int]
     nvls: bool | None
     plugins: Mapping[str, int]
     environment: Mapping[str, Mapping[str, int]]
-    unexpected: tuple[str, ...]
+    unexpected: tuple[str, ...]  # sentences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """The answer. echoes: quotes of later lines by others, each kind once. refuted: what a scan took out.
-    nccl: what NCCL says of itself."""
+    """The answer."""
 
     reasons: tuple[Reason, ...]
     ranks: Ranks
-    echoes: tuple[Quote, ...] = ()
+    echoes: tuple[Quote, ...] = ()  # later lines by others, each kind once
     echo_count: int = 0
     echo_ranks: tuple[int, ...] = ()
     unknown: tuple[Quote, ...] = ()
     sources: tuple[Source, ...] = ()
-    refuted: Mapping[str, str] = field(default_factory=dict)
+    refuted: Mapping[str, str] = field(default_factory=dict)  # what a scan took out, and why
     nccl: NcclInfo | None = None
+
+
+def ranges(numbers: Iterable[int]) -> list[str]:
+    """Numbers in order, those that follow each other as one: ``0-2``, ``5``."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ["-".join(map(str, run)) for run in runs]

@@ -6,21 +6,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from netdoctor.explain.model import NcclInfo
-from netdoctor.explain.nccl_lines import Process, Seen
-from netdoctor.explain.quoting import shown
+from netdoctor.explain.nccl_lines import NcclLog, Process
+from netdoctor.explain.quoting import sanitized
 
 # Interfaces that a bootstrap over several hosts cannot use, by what NCCL leaves in when nothing else is told.
 LOCAL_ONLY = re.compile(r"(?:lo|docker\d|br-|virbr|veth|cni|podman|lxdbr)")
 NAMED_MAX = 4
 # May well differ between hosts that work together: names of devices, files, colours of logs.
-OWN = re.compile(
+PER_HOST = re.compile(
     r"NCCL_(?:SOCKET_IFNAME|OOB_NET_IFNAME|IB_HCA|DEBUG\w*|TOPO\w*FILE|GRAPH\w*FILE|HOSTID|COMM_ID|CONF_FILE)$"
 )
 
 
-def summarise(seen: Seen) -> NcclInfo | None:
+def summarise(log: NcclLog) -> NcclInfo | None:
     """What was seen, put together; None where NCCL said nothing of itself."""
-    processes, ranks = seen.processes.values(), seen.ranks.values()
+    processes, ranks = log.processes.values(), log.ranks.values()
     if not any(p.version or p.network or p.bootstrap for p in processes) and not any(r.links for r in ranks):
         return None
     environment: dict[str, Counter[str]] = {}
@@ -35,25 +35,25 @@ def summarise(seen: Seen) -> NcclInfo | None:
     return NcclInfo(
         versions=_common(f"{p.version} (CUDA {p.cuda})" for p in processes if p.version),
         drivers=_common(_cuda(p.driver) for p in processes if p.driver),
-        hosts=len({host for host, pid in seen.processes if pid}),
+        hosts=len({host for host, pid in log.processes if pid}),
         ranks=len(known),
         ranks_done=sum(1 for rank in known if rank.done and not rank.begun - rank.done),
         world=max((rank.world for rank in known), default=0),
         bootstrap=_common(p.bootstrap[0] for p in processes if p.bootstrap),
         networks=_common(p.network for p in processes if p.network),
         hcas=_common(" ".join(p.hcas) for p in processes if p.hcas),
-        transports={shown(kind, 60): count for kind, count in links.most_common(12)},
+        transports={sanitized(kind, 60): count for kind, count in links.most_common(12)},
         gdr=_gdr(processes, links),
         channels=_common(_channels(rank.channels) for rank in ranks if rank.channels),
         nvls=any(nvls) if nvls else None,
         plugins=_common(plugin for p in processes for plugin in sorted(p.plugins)),
-        environment={shown(k, 80): _common(v.elements()) for k, v in sorted(environment.items())},
-        unexpected=tuple(shown(one, 400) for one in _unexpected(seen, environment, links)),
+        environment={sanitized(k, 80): _common(v.elements()) for k, v in sorted(environment.items())},
+        unexpected=tuple(sanitized(one, 400) for one in _unexpected(log, environment, links)),
     )
 
 
 def _common(values: Iterable[str]) -> dict[str, int]:
-    return {shown(value, 300): count for value, count in Counter(values).most_common(8)}
+    return {sanitized(value, 300): count for value, count in Counter(values).most_common(8)}
 
 
 def _cuda(number: str) -> str:
@@ -67,21 +67,21 @@ def _channels(counts: tuple[int, int, int]) -> str:
 
 def _gdr(processes: Iterable[Process], links: Mapping[str, int]) -> str:
     """Whether GPUDirect RDMA is on; empty where no line tells."""
-    said = {one for process in processes for one in process.gdr}
+    states = {one for process in processes for one in process.gdr}
     used = any("GDRDMA" in kind for kind in links)
     plain = any(kind.startswith("NET/") and "GDRDMA" not in kind for kind in links)
-    if used or (said and all(enabled for enabled, _ in said)):
+    if used or (states and all(enabled for enabled, _ in states)):
         return "on for some connections" if used and plain else "on"
-    reasons = sorted({why for enabled, why in said if not enabled and why})
-    if any(not enabled for enabled, _ in said):
+    reasons = sorted({why for enabled, why in states if not enabled and why})
+    if any(not enabled for enabled, _ in states):
         return f"off ({reasons[0]})" if reasons else "off"
     return ""
 
 
 def _unexpected(
-    seen: Seen, environment: Mapping[str, Counter[str]], links: Mapping[str, int]
+    log: NcclLog, environment: Mapping[str, Counter[str]], links: Mapping[str, int]
 ) -> Iterator[str]:
-    processes = seen.processes
+    processes = log.processes
     yield from _differ("NCCL", {w: p.version for w, p in processes.items() if p.version})
     yield from _differ("the CUDA driver", {w: _cuda(p.driver) for w, p in processes.items() if p.driver})
     networks = {who: p.network for who, p in processes.items() if p.network}
@@ -99,39 +99,39 @@ def _unexpected(
         on = [who for who, p in processes.items() if p.bootstrap and p.bootstrap[0] == interface]
         if len(hosts) > 1 and LOCAL_ONLY.match(interface):
             yield f"{_who(on)}: the bootstrap is over {interface}, which other hosts cannot reach as a rule"
-    yield from _gdr_missing(seen, links)
-    ranks = {key: rank for key, rank in seen.ranks.items() if rank.channels and rank.world}
+    yield from _gdr_missing(log, links)
+    ranks = {key: rank for key, rank in log.ranks.items() if rank.channels and rank.world}
     for world in sorted({rank.world for rank in ranks.values()}):
         collective = {k: str(r.channels[0]) for k, r in ranks.items() if r.world == world and r.channels}
         yield from _differ("the number of channels", collective)
-    if seen.cut:  # who ended may be behind what was read
-        yield f"NCCL says so much that only its first {seen.lines:,} lines were looked at"
-    stuck = [] if seen.cut else [key for key, rank in seen.ranks.items() if rank.begun - rank.done]
-    if stuck and len(stuck) < len(seen.ranks):
+    if log.cut:  # who ended may be behind what was read
+        yield f"NCCL says so much that only its first {log.lines:,} lines were looked at"
+    stuck = [] if log.cut else [key for key, rank in log.ranks.items() if rank.begun - rank.done]
+    if stuck and len(stuck) < len(log.ranks):
         yield f"{_who(stuck)}: setting up a communicator began and did not end, while others ended"
     elif stuck:
         yield "setting up a communicator began and did not end on any rank"
     for name, values in environment.items():
-        if len(values) > 1 and not OWN.match(name):
+        if len(values) > 1 and not PER_HOST.match(name):
             set_by = {w: p.environment[name] for w, p in processes.items() if name in p.environment}
             yield from _differ(name, set_by)
 
 
-def _gdr_missing(seen: Seen, links: Mapping[str, int]) -> Iterator[str]:
+def _gdr_missing(log: NcclLog, links: Mapping[str, int]) -> Iterator[str]:
     """GPUDirect RDMA that is off, everywhere or on some ranks."""
     if not any(kind.startswith("NET/") and kind != "NET/Socket" for kind in links):
-        off = [w for w, p in seen.processes.items() if p.gdr and not any(enabled for enabled, _ in p.gdr)]
+        off = [w for w, p in log.processes.items() if p.gdr and not any(enabled for enabled, _ in p.gdr)]
         if off:
             yield f"{_who(off)}: GPUDirect RDMA is off"
         return
     through_host: list[tuple[str, ...]] = []
     direct: list[tuple[str, ...]] = []
-    for key, rank in seen.ranks.items():
+    for key, rank in log.ranks.items():
         kinds = [kind for kind in rank.links if kind.startswith("NET/") and kind != "NET/Socket"]
         if kinds:
             (direct if any("GDRDMA" in kind for kind in kinds) else through_host).append(key)
     if through_host:
-        reasons = {why for p in seen.processes.values() for enabled, why in p.gdr if not enabled and why}
+        reasons = {why for p in log.processes.values() for enabled, why in p.gdr if not enabled and why}
         why = f" ({sorted(reasons)[0]})" if reasons else ""
         others = f", while {_who(direct)} use{'s' * (len({k[0] for k in direct}) == 1)} it" if direct else ""
         yield f"{_who(through_host)}: data go through host memory, GPUDirect RDMA is off{why}{others}"
@@ -142,10 +142,10 @@ def _differ(what: str, values: Mapping[Any, str]) -> Iterator[str]:
     count = Counter(values.values())
     if len(count) < 2:
         return
-    usual = count.most_common(1)[0][0]
-    for value in sorted(count.keys() - {usual}):
-        who = _who([key for key, said in values.items() if said == value])
-        yield f"{who}: {what} is {value}, elsewhere it is {usual}"
+    typical = count.most_common(1)[0][0]
+    for value in sorted(count.keys() - {typical}):
+        who = _who([key for key, other in values.items() if other == value])
+        yield f"{who}: {what} is {value}, elsewhere it is {typical}"
 
 
 def _who(keys: Sequence[tuple[str, ...]]) -> str:
@@ -184,8 +184,8 @@ def to_json(info: NcclInfo) -> dict[str, Any]:
 
 def fields(info: NcclInfo) -> Iterator[tuple[str, str]]:
     """(name, value) for people, the most telling first."""
-    of = f" of {info.world}" if info.world else ""
-    ranks = f", {info.ranks}{of} ranks, {info.ranks_done} set up" if info.ranks else ""
+    total = f" of {info.world}" if info.world else ""
+    ranks = f", {info.ranks}{total} ranks, {info.ranks_done} set up" if info.ranks else ""
     release = f"release {', '.join(info.versions)}, " if info.versions else ""
     yield "nccl", f"{release}{info.hosts or 'unknown'} host{'s' * (info.hosts != 1)}{ranks}"
     hcas = f": {next(iter(info.hcas))}" if info.hcas else ""
@@ -202,7 +202,10 @@ def fields(info: NcclInfo) -> Iterator[tuple[str, str]]:
     if info.plugins:
         yield "plugins", ", ".join(info.plugins)
     if info.environment:
-        told = [f"{name}={next(iter(values))}" for name, values in info.environment.items()]
-        yield "set", ", ".join(told[:12]) + (f" and {len(told) - 12} more" if len(told) > 12 else "")
+        variables = [f"{name}={next(iter(values))}" for name, values in info.environment.items()]
+        yield (
+            "set",
+            ", ".join(variables[:12]) + (f" and {len(variables) - 12} more" if len(variables) > 12 else ""),
+        )
     for one in info.unexpected:
         yield "odd", one

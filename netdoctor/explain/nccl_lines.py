@@ -40,7 +40,7 @@ _GDR = re.compile(r"GPU Direct RDMA (Enabled|Disabled) for (?:HCA|GPU)[^\n(]{0,8
 
 @dataclass(slots=True)
 class Process:
-    """What one process says. gdr: of (enabled, reason)."""
+    """What one process says."""
 
     version: str = ""
     cuda: str = ""
@@ -49,20 +49,19 @@ class Process:
     network: str = ""
     hcas: tuple[str, ...] = ()
     no_device: bool = False
-    sockets: tuple[str, ...] = ()
-    gdr: set[tuple[bool, str]] = field(default_factory=set)
+    gdr: set[tuple[bool, str]] = field(default_factory=set)  # (enabled, reason)
     plugins: set[str] = field(default_factory=set)
     environment: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Rank:
-    """What one device's threads say. channels: collective, NVLS, point to point, the most of a group;
-    links: connections by transport, receiving ends not counted a second time."""
+    """What one device's threads say."""
 
     rank: int | None = None
     world: int = 0
-    channels: tuple[int, int, int] | None = None
+    channels: tuple[int, int, int] | None = None  # collective, NVLS, point to point, the most of a group
+    # Connections by transport, receiving ends not counted a second time.
     links: dict[str, int] = field(default_factory=dict)
     nvls: bool | None = None
     begun: set[str] = field(default_factory=set)
@@ -73,20 +72,20 @@ Who = tuple[str, str]  # host and pid; the log's name and "" where a line has no
 
 
 @dataclass(slots=True)
-class Seen:
-    """All that was said, in bounded number. cut: more was said than was looked at."""
+class NcclLog:
+    """All that NCCL printed, in bounded number."""
 
     processes: dict[Who, Process] = field(default_factory=dict)
     ranks: dict[tuple[str, str, str], Rank] = field(default_factory=dict)
     lines: int = 0
-    cut: bool = False
+    cut: bool = False  # there was more than was looked at
 
 
 class NcclReader:
     """Takes blocks of whole lines, log after log."""
 
     def __init__(self) -> None:
-        self.seen = Seen()
+        self.log = NcclLog()
         self._file = ""
 
     def begin(self, file: str) -> None:
@@ -98,25 +97,25 @@ class NcclReader:
         if b"NCCL" not in data:
             return
         for prefix, text in _worth(data):
-            if self.seen.lines >= LINES_MAX:
-                self.seen.cut = True
+            if self.log.lines >= LINES_MAX:
+                self.log.cut = True
                 return
-            self.seen.lines += 1
+            self.log.lines += 1
             self._take(prefix, text)
 
     def _take(self, prefix: str, text: str) -> None:
         host, pid, device = _speaker(prefix)
         who = (host, pid) if host else (self._file, "")
-        process = self.seen.processes.get(who)
+        process = self.log.processes.get(who)
         if process is None:
-            if len(self.seen.processes) >= PROCESSES_MAX:
-                self.seen.cut = True
+            if len(self.log.processes) >= PROCESSES_MAX:
+                self.log.cut = True
                 return
-            process = self.seen.processes[who] = Process()
+            process = self.log.processes[who] = Process()
         if not text.startswith("Channel "):
             _process(process, text)
         if device:
-            _rank(self.seen.ranks.setdefault((*who, device), Rank()), text)
+            _rank(self.log.ranks.setdefault((*who, device), Rank()), text)
 
 
 def _speaker(prefix: str) -> tuple[str, str, str]:
@@ -162,8 +161,6 @@ def _process(process: Process, text: str) -> None:
         process.no_device = True
     elif text.startswith(("NET/IB : Using", "NET/IB: Using")):
         process.hcas = tuple(dict.fromkeys(_HCA.findall(text.partition("; OOB")[0])))
-    elif text.startswith(("NET/Socket : Using [", "NET/Socket : Using[", "NET/Socket: Using [")):
-        process.sockets = tuple(name for name, _ in _ADDRESS.findall(text))
     elif gdr := _GDR.search(text):
         process.gdr.add((gdr[1] == "Enabled", gdr[2] or ""))
     elif plugin := _plugin(text):
@@ -217,5 +214,5 @@ def transport(via: str) -> str:
     if via.startswith("direct shared memory"):
         return "SHM"
     parts = [re.sub(r"[(\[].*", "", part) for part in via.strip().split("/")]
-    kept = [part for part in parts if part and not part.isdigit() and part not in _HOW]
-    return "/".join(kept[:3])[:40] or "SHM"
+    names = [part for part in parts if part and not part.isdigit() and part not in _HOW]
+    return "/".join(names[:3])[:40] or "SHM"

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from netdoctor.explain.words import Word
+from netdoctor.explain.glossary import Word
 from netdoctor.facts.software import EnvFacts, Job
 from netdoctor.inventory.nodeset import fold
 from netdoctor.model import BY_LETTER
@@ -12,39 +12,40 @@ from netdoctor.store import Store
 from netdoctor.text import clean
 
 COUNTS = (
-    "ranks",
-    "node_rank",
-    "WORLD_SIZE",
-    "--nnodes",
-    "--nproc-per-node",
-    "--node-rank",
-    "RANK",
-    "LOCAL_RANK",
+    *(
+        "ranks",
+        "node_rank",
+        "WORLD_SIZE",
+        "--nnodes",
+        "--nproc-per-node",
+        "--node-rank",
+        "RANK",
+        "LOCAL_RANK",
+    ),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Near:
-    """A report at hand. name: of it, for people. nodes: in the order of ranks. letters[check][node]: of the
-    statuses. gpus: by node, where known. meeting: where ranks meet, by variable."""
+    """A report at hand."""
 
-    name: str
-    nodes: Sequence[str]
-    letters: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    gpus: Mapping[str, int] = field(default_factory=dict)
-    meeting: Mapping[str, str] = field(default_factory=dict)
+    name: str  # for people
+    nodes: Sequence[str]  # in the order of ranks
+    letters: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of statuses: [check][node]
+    gpus: Mapping[str, int] = field(default_factory=dict)  # by node, where known
+    meeting: Mapping[str, str] = field(default_factory=dict)  # where ranks meet, by variable
     store: Store = field(default_factory=Store)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """nodes: all that say so."""
+    """A text, and all nodes that it is true of."""
 
     text: str
     nodes: tuple[str, ...] = ()
 
-    def said(self, every: int) -> str:
-        where = f"all {every} nodes" if len(self.nodes) == every > 1 else clean(fold(self.nodes, 60), 60)
+    def describe(self, total: int) -> str:
+        where = f"all {total} nodes" if len(self.nodes) == total > 1 else clean(fold(self.nodes, 60), 60)
         return f"{self.text} on {where}" if self.nodes else self.text
 
 
@@ -73,26 +74,20 @@ def status(check: str, near: Near) -> list[Value]:
 def _variables(word: Word, near: Near) -> Iterable[Value]:
     job = near.store.cluster_fact("job")
     job = job if isinstance(job, Job) else Job()
-    seen: dict[str, list[str]] = {}
-    asked = 0
+    nodes_of: dict[str, list[str]] = {}
     for node in near.nodes:
         login = near.store.get("env", node)
         if not isinstance(login, EnvFacts):
             continue
-        asked += 1
         env = effective_env(login, job)
-        mine = sorted(name for name in env if _is_of(word, name))
-        for name in mine:
-            one = env[name]
-            value = (
-                f"{name}={one.value}" if word.is_prefix or name != word.name else f"{one.value or '(empty)'}"
-            )
-            seen.setdefault(clean(f"{value} ({one.origin})", 160), []).append(node)
-        if not mine:
-            seen.setdefault("unset", []).append(node)
-    if asked:
-        return [Value(text=text, nodes=tuple(nodes)) for text, nodes in seen.items()]
-    return []
+        names = sorted(name for name in env if _is_of(word, name))
+        for name in names:
+            value = env[name].value
+            text = f"{name}={value}" if word.is_prefix or name != word.name else value or "(empty)"
+            nodes_of.setdefault(clean(f"{text} ({env[name].origin})", 160), []).append(node)
+        if not names:
+            nodes_of.setdefault("unset", []).append(node)
+    return [Value(text=text, nodes=tuple(nodes)) for text, nodes in nodes_of.items()]
 
 
 def _is_of(word: Word, name: str) -> bool:
@@ -107,7 +102,6 @@ def _counts(near: Near) -> Iterable[Value]:
         text=f"{amount} node{'s' * (amount != 1)}, in the order of the hosts file; node rank 0 is {first}"
     )
     if len(near.gpus) == amount and all(near.gpus.values()):
-        each = sorted(set(near.gpus.values()))
-        told = f"{each[0]} each" if len(each) == 1 else f"{each[0]} to {each[-1]}"
-        world = sum(near.gpus.values())
-        yield Value(text=f"{world} GPUs, {told}: world size {world} with one process a GPU")
+        least, most, world = min(near.gpus.values()), max(near.gpus.values()), sum(near.gpus.values())
+        each = f"{least} each" if least == most else f"{least} to {most}"
+        yield Value(text=f"{world} GPUs, {each}: world size {world} with one process a GPU")

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from netdoctor.check import Check
+from netdoctor.explain.glossary import Word, entries, find, plain, spellings
 from netdoctor.explain.knowledge import Known, load
-from netdoctor.explain.near import Near, status, values
-from netdoctor.explain.words import Word, find, known, plain, spellings
+from netdoctor.explain.near import Near, Value, status, values
 from netdoctor.model import Status
 from netdoctor.text import clean, listing
 
@@ -84,51 +84,44 @@ class Glossary:
 
     def __init__(self, checks: Mapping[str, Check]) -> None:
         self.checks = checks
-        known_causes = load().causes.values()
-        own = (*statuses(), *map(of_check, checks.values()), *map(of_cause, known_causes))
-        self._own = {one.name: one for one in own}
-        # Words that lead to a cause, where they are no entry of their own.
-        self._led: dict[str, list[Word]] = {}
-        for cause in known_causes:
-            for one in cause.words:
-                self._led.setdefault(plain(one), []).append(self._own[cause.label])
-
-    @property
-    def own(self) -> tuple[Word, ...]:
-        """The words that are no data of theirs."""
-        return tuple(self._own.values())
+        causes = load().causes.values()
+        brought = (*statuses(), *map(of_check, checks.values()), *map(of_cause, causes))
+        self.words = {word.name: word for word in brought}  # that are not the data's
+        # Names that lead to a cause, where they are no entry of their own.
+        self._causes: dict[str, list[Word]] = {}
+        for cause in causes:
+            for name in cause.words:
+                self._causes.setdefault(plain(name), []).append(self.words[cause.label])
 
     def groups(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        for one in (*known(), *self._own.values()):
-            found.setdefault(one.group, []).append(one.name)
+        for word in (*entries(), *self.words.values()):
+            found.setdefault(word.group, []).append(word.name)
         return found
 
     def look_up(self, text: str) -> tuple[Word, ...]:
         low = text.lower()
-        own = (
-            self._own.get(text)
-            or self._own.get(low)
-            or self._own.get(low.replace("_", ".", 1).replace("_", "-"))
-        )
-        return (own,) if own else find(text) or tuple(self._led.get(plain(text), ()))
+        for name in (text, low, low.replace("_", ".", 1).replace("_", "-")):
+            if name in self.words:
+                return (self.words[name],)
+        return find(text) or tuple(self._causes.get(plain(text), ()))
 
     def split(self, words: Sequence[str]) -> Iterator[tuple[str, tuple[Word, ...]]]:
         """What was typed, as names: as many words together as make one, ``Xid 79``."""
-        at = 0
-        while at < len(words):
-            for length in range(min(LONGEST, len(words) - at), 0, -1):
-                text = " ".join(words[at : at + length])
+        start = 0
+        while start < len(words):
+            for length in range(min(LONGEST, len(words) - start), 0, -1):
+                text = " ".join(words[start : start + length])
                 found = self.look_up(text)
                 if found or length == 1:
                     yield text, found
-                    at += length
+                    start += length
                     break
 
     def near(self, text: str, most: int = 3) -> list[str]:
         """Names that look like what was typed, the nearest first."""
         names: dict[str, str] = {}
-        for name in (*self._own, *spellings(), *self._led):
+        for name in (*self.words, *spellings(), *self._causes):
             names.setdefault(plain(name), name)
         close = difflib.get_close_matches(plain(text[:80]), names, n=most, cutoff=0.6)
         return [names[one] for one in close]
@@ -153,30 +146,33 @@ def rows(word: Word, glossary: Glossary, near: Near | None) -> Iterator[tuple[st
         yield "fix" if word.kind == "check" else "do", [word.do]
     if word.checks:
         yield "decides", [_decider(check, glossary, near) for check in word.checks]
-    if near is not None:
-        mine = status(word.name, near) if word.kind == "check" else values(word, near)
-        told = [one.said(len(near.nodes)) for one in mine[:SHOWN_VALUES]]
-        if len(mine) > SHOWN_VALUES:
-            told.append(f"and {len(mine) - SHOWN_VALUES} more")
-        if told:
-            yield "here", [*told, f"(from {near.name})"]
+    if near is not None and (here := _here(word, near)):
+        texts = [one.describe(len(near.nodes)) for one in here[:SHOWN_VALUES]]
+        more = [f"and {len(here) - SHOWN_VALUES} more"] if len(here) > SHOWN_VALUES else []
+        yield "here", [*texts, *more, f"(from {near.name})"]
     if word.see:
         yield "see", [listing(word.see)]
     yield "source", [word.source]
 
 
+def _here(word: Word, near: Near) -> list[Value]:
+    return status(word.name, near) if word.kind == "check" else values(word, near)
+
+
 def _decider(check: str, glossary: Glossary, near: Near | None) -> str:
     title = glossary.checks[check].title if check in glossary.checks else ""
     found = [one for one in status(check, near) if one.text in ("fail", "warn", "unknown")] if near else []
-    said = "; ".join(one.said(len(near.nodes)) for one in found) if near else ""
-    return f"{check}: {said or title}" if said or title else check
+    results = "; ".join(one.describe(len(near.nodes)) for one in found) if near else ""
+    return f"{check}: {results or title}" if results or title else check
 
 
 def text(word: Word, glossary: Glossary, near: Near | None = None, width: int = WIDTH) -> str:
     """The screen: at most HEIGHT lines of `width`. What is too long is cut at its longest paragraph."""
     kind = f"{word.kind} of {word.program}" if word.program else word.kind
     head = f"{clean(word.name, 200)}  ({kind})"
-    parts = [(label, [clean(one, 1200) for one in told]) for label, told in rows(word, glossary, near)]
+    parts = [
+        (label, [clean(one, 1200) for one in paragraphs]) for label, paragraphs in rows(word, glossary, near)
+    ]
     room = HEIGHT - 1
     cap = room
     while (len(body := _body(parts, width, cap))) > room and cap > 1:
@@ -186,18 +182,18 @@ def text(word: Word, glossary: Glossary, near: Near | None = None, width: int = 
 
 def _body(parts: Iterable[tuple[str, list[str]]], width: int, cap: int) -> list[str]:
     lines: list[str] = []
-    for label, told in parts:
-        for number, one in enumerate(told):
+    for label, paragraphs in parts:
+        for number, one in enumerate(paragraphs):
             lead = label if number == 0 else ""
             lead = f"  {lead:<{LABEL}}" if label else "  "
             hang = " " * (LABEL + 2) if label else "  "
-            if label and len(told) > 1 and label in ("wrong", "matters"):
+            if label and len(paragraphs) > 1 and label in ("wrong", "matters"):
                 lead, hang = f"{lead}- ", f"{hang}  "
             wrapped = textwrap.wrap(
                 one, max(width, 40), initial_indent=lead, subsequent_indent=hang, break_on_hyphens=False
             )
             if len(wrapped) > cap:
-                wrapped = [*wrapped[:cap]]
+                wrapped = wrapped[:cap]
                 wrapped[-1] = f"{wrapped[-1][: width - 2].rstrip()} …"
             lines += wrapped
     return lines
@@ -217,9 +213,9 @@ def contents(glossary: Glossary, width: int = WIDTH) -> str:
     lines: list[str] = []
     for group, names in glossary.groups().items():
         lines.append(group)
-        told = ", ".join(names)
+        paragraphs = ", ".join(names)
         lines += textwrap.wrap(
-            told,
+            paragraphs,
             width,
             initial_indent="  ",
             subsequent_indent="  ",
@@ -236,6 +232,5 @@ def data(word: Word, near: Near | None = None) -> dict[str, Any]:
     """The entry with the reader's own values."""
     found = {key: list(v) if isinstance(v, tuple) else v for key, v in dataclasses.asdict(word).items()}
     if near is not None:
-        mine = status(word.name, near) if word.kind == "check" else values(word, near)
-        found["here"] = [{"value": one.text, "nodes": list(one.nodes)} for one in mine]
+        found["here"] = [{"value": one.text, "nodes": list(one.nodes)} for one in _here(word, near)]
     return found

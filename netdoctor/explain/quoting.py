@@ -11,7 +11,7 @@ QUOTE_MAX = 400
 LONG = 8192
 
 
-def shown(text: str, limit: int = QUOTE_MAX) -> str:
+def sanitized(text: str, limit: int = QUOTE_MAX) -> str:
     """A text from a log as it may stand on a terminal, in a report or in somebody's issue."""
     return inert_line(clean(masked(clean(text[:LONG], LONG)), limit))
 
@@ -23,12 +23,12 @@ def quote(hit: Hit) -> Quote:
     if match is not None and match.end() > QUOTE_MAX:  # a line of a progress bar, with the error at its end
         text = "… " + text[max(0, match.start() - 40) :]
     return Quote(
-        file=shown(hit.file, 300),
+        file=sanitized(hit.file, 300),
         line=hit.number,
         rank=hit.speaker.rank,
-        text=shown(text),
+        text=sanitized(text),
         when=hit.when.seconds if hit.when else None,
-        host=shown(hit.speaker.host, 100),
+        host=sanitized(hit.speaker.host, 100),
         local_rank=hit.speaker.local_rank,
         pattern=hit.pattern.id,
         role=hit.pattern.role,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 SIZE_MAX = 8 << 20
-SHOWN = 10
+LISTED_MAX = 10
 # Of ncclResult_t, as RAS words them.
 ERRORS = (
     *("", "Unhandled CUDA error", "System error", "Internal error", "Invalid argument"),
@@ -21,56 +21,47 @@ ERRORS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A process of the job. rank: in its communicator, None where only the process is known."""
+    """A process of the job."""
 
     host: str = ""
     pid: int = 0
     gpu: str = ""
-    rank: int | None = None
+    rank: int | None = None  # in its communicator, None where only the process is known
 
     @property
     def process(self) -> tuple[str, int]:
         return self.host, self.pid
 
     def __str__(self) -> str:
-        place = ", ".join(
-            part
-            for part in (
-                f"GPU {self.gpu}" if self.gpu else "",
-                f"process {self.pid} on node {self.host}" if self.host else "",
-            )
-            if part
-        )
+        process = f"process {self.pid} on node {self.host}" if self.host else ""
+        details = ", ".join(part for part in (f"GPU {self.gpu}" if self.gpu else "", process) if part)
         name = "a process" if self.rank is None else f"rank {self.rank}"
-        return f"{name} ({place})" if place else name
+        return f"{name} ({details})" if details else name
 
 
 @dataclass(slots=True, kw_only=True)
 class Communicator:
-    """name: its hash. size: ranks in it, 0 if not said. launched[operation][rank]: how many it has launched.
+    """A communicator; text names only the ranks of small groups."""
 
-    Text names only the ranks of small groups; `others` is what the rest has launched. states: ranks that are
-    not as most are, by word; errors: what ranks reported.
-    """
-
-    name: str
-    size: int = 0
+    name: str  # its hash
+    size: int = 0  # ranks in it, 0 if not known
     missing: list[Member] = field(default_factory=list)
     members: dict[int, Member] = field(default_factory=dict)
-    launched: dict[str, dict[int, int]] = field(default_factory=dict)
-    others: dict[str, int] = field(default_factory=dict)
-    states: dict[int, str] = field(default_factory=dict)
-    errors: dict[int, str] = field(default_factory=dict)
+    launched: dict[str, dict[int, int]] = field(default_factory=dict)  # [operation][rank]: how many
+    others: dict[str, int] = field(
+        default_factory=dict
+    )  # [operation]: how many the ranks without a name have
+    states: dict[int, str] = field(default_factory=dict)  # of ranks that are not as most are
+    errors: dict[int, str] = field(default_factory=dict)  # that ranks reported
 
 
 @dataclass(slots=True, kw_only=True)
 class Status:
-    """dead: not reached for a minute; silent: did not answer this time."""
+    """The answer."""
 
-    dead: list[Member] = field(default_factory=list)
-    silent: list[Member] = field(default_factory=list)
+    dead: list[Member] = field(default_factory=list)  # not reached for a minute
+    silent: list[Member] = field(default_factory=list)  # did not answer this time
     communicators: list[Communicator] = field(default_factory=list)
-    timeouts: int = 0
 
 
 def is_status(head: bytes) -> bool:
@@ -125,7 +116,6 @@ def _from_json(data: Any) -> Status:
         if len(set(comm.states.values())) == 1 and len(comm.states) == len(comm.members):
             comm.states.clear()
         status.communicators.append(comm)
-    status.timeouts = _int(_dict(_dict(data).get("ras")).get("timeouts_count"))
     return status
 
 
@@ -157,14 +147,13 @@ _PROCESS = re.compile(r"  Process (\d{1,9}) on node (\S{1,100}) managing GPUs? (
 _HEAD = re.compile(r"#\d{1,6}-\d{1,6} \(([0-9a-f]{1,32})\) ([A-Z]{2,20})")
 # Rank 21 -- GPU 5 managed by process 3487984 on node 172.16.64.213
 _RANK = re.compile(
-    r"  Rank (\d{1,7})(?: (?:has|reported) (?P<said>.{1,80}?))? -- "
+    r"  Rank (\d{1,7})(?: (?:has|reported) (?P<text>.{1,80}?))? -- "
     r"(?:GPU (?P<gpu>.{1,40}?) managed by process (?P<pid>\d{1,9}) on node (?P<host>\S{1,100})|\[process)"
 )
 _MISSING = re.compile(r"  The missing ranks?: ([\d,\s-]{1,400})")
 _OPERATION = re.compile(r"  Communicator ranks have different (?:(\w{1,40}|collective) )?operation counts")
 _COUNT = re.compile(r"launched up to operation (\d{1,19})")
 _GROUP = re.compile(r"  (\d{1,7}) ranks? (?:have|reported) (.{1,80})")
-_TIMEOUTS = re.compile(r"  Encountered (\d{1,9}) communication timeouts?")
 
 
 def _from_text(text: str) -> Status:
@@ -175,7 +164,7 @@ def _from_text(text: str) -> Status:
 
 
 class _Text:
-    """Sections, and in them groups of ranks with what is said of all of a group."""
+    """Sections, and in them groups of ranks with what is true of all of a group."""
 
     def __init__(self) -> None:
         self.status = Status()
@@ -184,7 +173,7 @@ class _Text:
         self.section = ""
         self.operation = ""
         self.amount = 0
-        self.said = ""
+        self.group = ""  # the text about all ranks of a group
 
     def line(self, line: str) -> None:
         if head := _HEAD.match(line):
@@ -192,11 +181,9 @@ class _Text:
             if self.comm is None:
                 self.comm = self.comms[head[1]] = Communicator(name=f"0x{head[1]}")
                 self.status.communicators.append(self.comm)
-            self.section, self.operation, self.said = head[2], "", ""
+            self.section, self.operation, self.group = head[2], "", ""
         elif line in ("DEAD", "INCOMPLETE", "TIMEOUT"):
             self.comm, self.section = None, line
-        elif found := _TIMEOUTS.match(line):
-            self.status.timeouts = int(found[1])
         elif self.comm is None:
             if process := _PROCESS.match(line):
                 member = Member(pid=int(process[1]), host=process[2], gpu=process[3].strip())
@@ -209,34 +196,34 @@ class _Text:
         elif found := _MISSING.match(line):
             self.comm.missing += [Member(rank=int(n)) for n in re.findall(r"\d{1,7}", found[1])]
         elif group := _GROUP.match(line):
-            self.said = group[2]
-            self._group(self.comm, int(group[1]), group[2])
+            self.group = group[2]
+            self._count(self.comm, int(group[1]), group[2])
         elif rank := _RANK.match(line):
             member = Member(
                 rank=int(rank[1]), pid=int(rank["pid"] or 0), host=rank["host"] or "", gpu=rank["gpu"] or ""
             )
-            self._rank(self.comm, member, rank["said"] or self.said)
+            self._rank(self.comm, member, rank["text"] or self.group)
 
-    def _group(self, comm: Communicator, amount: int, said: str) -> None:
-        """What several ranks have in common; they follow only where they are few."""
+    def _count(self, comm: Communicator, amount: int, text: str) -> None:
+        """How much several ranks have launched; their names follow only where they are few."""
         if self.operation and amount > self.amount:
-            count = _COUNT.search(said)
+            count = _COUNT.search(text)
             comm.others[self.operation] = int(count[1]) if count else 0
             self.amount = amount
             comm.size = max(comm.size, amount)
 
-    def _rank(self, comm: Communicator, member: Member, said: str) -> None:
+    def _rank(self, comm: Communicator, member: Member, text: str) -> None:
         rank = member.rank or 0
         comm.members[rank] = member
         if self.section == "INCOMPLETE":
             comm.missing.append(member)
         elif self.section == "ERROR":
-            comm.errors[rank] = said.removeprefix("reported ")
+            comm.errors[rank] = text.removeprefix("reported ")
         elif self.operation:
-            count = _COUNT.search(said)
+            count = _COUNT.search(text)
             comm.launched.setdefault(self.operation, {})[rank] = int(count[1]) if count else 0
-        elif "status " in said:
-            comm.states[rank] = said.partition("status ")[2][:20]
+        elif "status " in text:
+            comm.states[rank] = text.partition("status ")[2][:20]
 
 
 # --- in words --------------------------------------------------------------------------------------
@@ -246,21 +233,24 @@ def lines(status: Status) -> Iterator[str]:
     """What is wrong, as lines of a log, the root of it first."""
     largest = max(status.communicators, key=_extent, default=None)
     dead = {one.process for one in status.dead}
-    gone = _named(status.dead, largest), _named([s for s in status.silent if s.process not in dead], largest)
-    for members, words in zip(gone, ("is dead: not reached for a minute", "does not answer"), strict=True):
-        for member in members[:SHOWN]:
+    unreachable = [
+        (_with_ranks(status.dead, largest), "is dead: not reached for a minute"),
+        (_with_ranks([s for s in status.silent if s.process not in dead], largest), "does not answer"),
+    ]
+    for members, words in unreachable:
+        for member in members[:LISTED_MAX]:
             yield f"{_speaker(member)}NCCL RAS: {member} {words}"
-        if len(members) > SHOWN:
-            yield f"NCCL RAS: {len(members) - SHOWN} processes more: {words}"
+        if len(members) > LISTED_MAX:
+            yield f"NCCL RAS: {len(members) - LISTED_MAX} processes more: {words}"
     for comm in status.communicators:
-        yield from _of(comm, comm is largest, bool(status.dead or status.silent))
+        yield from _faults_of(comm, comm is largest, bool(status.dead or status.silent))
 
 
 def _extent(comm: Communicator) -> int:
     return max(comm.size, len(comm.members) + len(comm.missing))
 
 
-def _named(members: Iterable[Member], comm: Communicator | None) -> list[Member]:
+def _with_ranks(members: Iterable[Member], comm: Communicator | None) -> list[Member]:
     """Processes with their ranks in the largest communicator, each once."""
     missing = comm.missing if comm else []
     ranks = {one.process: one for one in missing if one.host}
@@ -277,30 +267,30 @@ def _speaker(member: Member) -> str:
     return f"[rank{member.rank}]: " if member.rank is not None else ""
 
 
-def _of(comm: Communicator, is_largest: bool, missing: bool) -> Iterator[str]:
-    def said(rank: int, words: str) -> str:
+def _faults_of(comm: Communicator, is_largest: bool, missing: bool) -> Iterator[str]:
+    def line_of(rank: int, words: str) -> str:
         member = comm.members.get(rank, Member(rank=rank))
         return f"{_speaker(member) if is_largest else ''}NCCL RAS: communicator {comm.name}: {member} {words}"
 
-    for rank, error in sorted(comm.errors.items())[:SHOWN]:
-        yield said(rank, f"reported {error}")
-    for rank, state in sorted(comm.states.items())[:SHOWN]:
-        yield said(rank, f"has status {state}, unlike the others")
+    for rank, error in sorted(comm.errors.items())[:LISTED_MAX]:
+        yield line_of(rank, f"reported {error}")
+    for rank, state in sorted(comm.states.items())[:LISTED_MAX]:
+        yield line_of(rank, f"has status {state}, unlike the others")
     if comm.missing or missing:
         return  # the others wait for those; that some came further than others says nothing
     levels = {name: _levels(comm, name) for name in comm.launched}
     late = {name: groups for name, groups in levels.items() if len(groups) > 1}
     crossed = _crossed(late)
     for name, groups in late.items():
-        own = min((min(groups), max(groups)), key=lambda count: (not groups[count], len(groups[count])))
-        ranks = groups[own]
-        other = min(groups) if own == max(groups) else max(groups)
-        line = f"launched {name} {own} times, others {other} times"
+        count = min((min(groups), max(groups)), key=lambda count: (not groups[count], len(groups[count])))
+        ranks = groups[count]
+        other = min(groups) if count == max(groups) else max(groups)
+        line = f"launched {name} {count} times, others {other} times"
         if crossed:
             line += ": another sequence of collectives"
-        if 0 < len(ranks) <= SHOWN:
+        if 0 < len(ranks) <= LISTED_MAX:
             more = f" (so did ranks {', '.join(map(str, ranks[1:]))})" if len(ranks) > 1 else ""
-            yield said(ranks[0], line + more)
+            yield line_of(ranks[0], line + more)
         else:
             yield f"NCCL RAS: communicator {comm.name}: {len(ranks) or 'some'} ranks {line}"
 

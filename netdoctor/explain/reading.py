@@ -56,7 +56,7 @@ def logs(names: Sequence[str]) -> list[Log]:
     """
     found: dict[str, Log] = {}
     for name in names:
-        for log in _named(name):
+        for log in _logs_of(name):
             found.setdefault(log.path or STDIN, log)
             if len(found) > FILES_MAX:
                 raise InputError(f"explain log: more than {FILES_MAX} files; name fewer")
@@ -65,7 +65,7 @@ def logs(names: Sequence[str]) -> list[Log]:
     return list(found.values())
 
 
-def _named(name: str) -> Iterator[Log]:
+def _logs_of(name: str) -> Iterator[Log]:
     if name == "-":
         yield Log(STDIN, None)
         return
@@ -81,7 +81,7 @@ def _named(name: str) -> Iterator[Log]:
         if not paths:
             raise InputError(f"explain log: {clean(name)}: no file matches")
         for path in paths:
-            yield from _named(path) if os.path.isdir(path) else [Log(path, path)]
+            yield from _logs_of(path) if os.path.isdir(path) else [Log(path, path)]
     else:
         raise InputError(
             f"explain log: {clean(name)}: no such file; "
@@ -126,7 +126,7 @@ def _plain(log: Log, stream: BinaryIO) -> Iterator[bytes]:
     head = b""
     while len(head) < HEAD and (more := stream.read(HEAD - len(head))):
         head += more
-    whole = _Headed(head, stream)
+    unread = _Headed(head, stream)
     kind = next((kind for magic, kind in _PACKED.items() if head.startswith(magic)), "")
     if kind == "zstd":
         raise OSError(
@@ -135,9 +135,9 @@ def _plain(log: Log, stream: BinaryIO) -> Iterator[bytes]:
         )
     if kind:
         opener = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}[kind]
-        pieces = _until_broken(log, opener(io.BufferedReader(whole), "rb"))  # type: ignore[operator]
+        pieces = _until_broken(log, opener(io.BufferedReader(unread), "rb"))  # type: ignore[operator]
     else:
-        pieces = _pieces(whole)
+        pieces = iter(lambda: unread.read(BLOCK), b"")
     first = next(pieces, b"")
     encoding = next((name for mark, name in _UTF16.items() if first.startswith(mark)), "") or _bare_utf16(
         first
@@ -182,11 +182,6 @@ class _Headed(io.RawIOBase):
         return len(data)
 
 
-def _pieces(stream: io.RawIOBase) -> Iterator[bytes]:
-    while data := stream.read(BLOCK):
-        yield data
-
-
 def _until_broken(log: Log, stream: BinaryIO) -> Iterator[bytes]:
     """What can be unpacked; a file that was copied while it was written ends early."""
     try:
@@ -199,7 +194,7 @@ def _until_broken(log: Log, stream: BinaryIO) -> Iterator[bytes]:
 
 
 def _lines(log: Log, pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    kept, number, cut = b"", 1, 0
+    rest, number, cut = b"", 1, 0
     skipping = False
     for piece in pieces:
         log.size_bytes += len(piece)
@@ -209,19 +204,19 @@ def _lines(log: Log, pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
             if at < 0:
                 continue
             skipping = False
-        data = kept + piece[at:]
+        data = rest + piece[at:]
         end = data.rfind(b"\n")
         if end < 0:
-            kept = data
+            rest = data
             if len(data) > LINE_MAX:
-                kept, skipping = data[:LINE_MAX], True
+                rest, skipping = data[:LINE_MAX], True
                 cut += 1
             continue
-        whole, kept = data[:end], data[end + 1 :]
-        yield number, whole
-        number += whole.count(b"\n") + 1
-    if kept:
-        yield number, kept
+        yield number, data[:end]
+        number += data.count(b"\n")
+        rest = data[end + 1 :]
+    if rest:
+        yield number, rest
         number += 1
     log.lines = number - 1
     if cut:
@@ -234,10 +229,5 @@ def _fault(error: Exception, log: Log) -> str:
     if isinstance(error, PermissionError):
         return "no permission to read this file"
     if isinstance(error, FileNotFoundError):
-        return (
-            "no such file"
-            if not log.path or not os.path.islink(log.path)
-            else "link to a file that is not there"
-        )
-    text = getattr(error, "strerror", None) or str(error)
-    return clean(text, 120)
+        return "link to a file that is not there" if os.path.islink(log.path or "") else "no such file"
+    return clean(getattr(error, "strerror", None) or str(error), 120)

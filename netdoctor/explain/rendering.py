@@ -9,12 +9,12 @@ from typing import Any
 from netdoctor.explain import nccl_info
 from netdoctor.explain.knowledge import Role, load
 from netdoctor.explain.lines import RAISED, WARNS, message
-from netdoctor.explain.model import SCHEMA, Confidence, Explanation, NcclInfo, Quote, Reason
+from netdoctor.explain.model import SCHEMA, Confidence, Explanation, Quote, Reason, ranges
 from netdoctor.explain.quoting import anonymous
 from netdoctor.text import listing
 
 # Causes in the text; JSON has them all.
-SHOWN = 5
+CAUSES_MAX = 5
 # Check id to the paragraphs of its manual's "Fix:".
 Manuals = Mapping[str, Sequence[str]]
 
@@ -26,7 +26,7 @@ def fixes(reason: Reason, manuals: Manuals) -> list[str]:
     return [*reason.known.fix, *(text for check in reason.known.fix_from for text in manuals.get(check, ()))]
 
 
-def to_json(said: Explanation, manuals: Manuals) -> dict[str, Any]:
+def to_json(explanation: Explanation, manuals: Manuals) -> dict[str, Any]:
     """The object of schema netdoctor.explain/1."""
     return {
         "schema": SCHEMA,
@@ -38,27 +38,27 @@ def to_json(said: Explanation, manuals: Manuals) -> dict[str, Any]:
                 "confidence": str(reason.confidence),
                 "weight": reason.weight,
                 "lines": [_quote(one) for one in reason.lines],
-                "echoes": [_quote(one) for one in said.echoes] if number == 0 else [],
+                "echoes": [_quote(one) for one in explanation.echoes] if number == 0 else [],
                 "checks": list(reason.known.checks),
                 "fix": fixes(reason, manuals),
                 "proof": list(reason.proof),
             }
-            for number, reason in enumerate(said.reasons)
+            for number, reason in enumerate(explanation.reasons)
         ],
         "ranks": {
-            "world_size": said.ranks.world_size,
-            "seen": list(said.ranks.seen),
-            "silent": list(said.ranks.silent),
-            "quiet": list(said.ranks.quiet),
-            "hosts": list(said.ranks.hosts),
-            "first": _quote(said.ranks.first) if said.ranks.first else None,
+            "world_size": explanation.ranks.world_size,
+            "seen": list(explanation.ranks.present),
+            "silent": list(explanation.ranks.silent),
+            "quiet": list(explanation.ranks.quiet),
+            "hosts": list(explanation.ranks.hosts),
+            "first": _quote(explanation.ranks.first) if explanation.ranks.first else None,
         },
-        "unknown_lines": [_quote(one) for one in said.unknown],
-        "refuted": dict(said.refuted),
-        "nccl": nccl_info.to_json(said.nccl) if said.nccl else None,
+        "unknown_lines": [_quote(one) for one in explanation.unknown],
+        "refuted": dict(explanation.refuted),
+        "nccl": nccl_info.to_json(explanation.nccl) if explanation.nccl else None,
         "files": [
             {"file": one.name, "lines": one.lines, "bytes": one.size_bytes, "remarks": list(one.remarks)}
-            for one in said.sources
+            for one in explanation.sources
         ],
     }
 
@@ -67,64 +67,59 @@ def _quote(one: Quote) -> dict[str, Any]:
     return {"file": one.file, "line": one.line, "rank": one.rank, "text": one.text}
 
 
-def json_text(said: Explanation, manuals: Manuals) -> str:
+def json_text(explanation: Explanation, manuals: Manuals) -> str:
     """The same as text."""
-    return json.dumps(to_json(said, manuals), ensure_ascii=True, indent=1) + "\n"
+    return json.dumps(to_json(explanation, manuals), ensure_ascii=True, indent=1) + "\n"
 
 
-def text(said: Explanation, manuals: Manuals, width: int = 80) -> str:
+def text(explanation: Explanation, manuals: Manuals, width: int = 80) -> str:
     """For a terminal, at most `width` columns."""
-    return "".join(f"{line}\n" for line in _text(said, manuals, max(width, 40)))
+    return "".join(f"{line}\n" for line in _text(explanation, manuals, max(width, 40)))
 
 
-def markdown(said: Explanation, manuals: Manuals, escape: Callable[[str], str]) -> str:
+def markdown(explanation: Explanation, manuals: Manuals, escape: Callable[[str], str]) -> str:
     """To be posted; `escape` makes any text harmless in Markdown."""
-    return "".join(f"{line}\n" for line in _markdown(said, manuals, escape))
+    return "".join(f"{line}\n" for line in _markdown(explanation, manuals, escape))
 
 
-def _text(said: Explanation, manuals: Manuals, width: int) -> Iterator[str]:
-    for sentence in headings(said):
+def _text(explanation: Explanation, manuals: Manuals, width: int) -> Iterator[str]:
+    for sentence in headings(explanation):
         yield from _wrapped(sentence, "", width)
-    for one in raised(said):
+    for one in raised(explanation):
         yield from _wrapped(f"Not known, and perhaps the first failure: {one.file}:{one.line}", "", width)
         yield from _wrapped(one.text, " " * 14, width)
-    for number, reason in enumerate(listed(said), 1):
+    for number, reason in enumerate(main_reasons(explanation), 1):
         if number == 2:
             yield ""
-            certain = said.reasons[0].confidence is Confidence.CERTAIN
+            certain = explanation.reasons[0].confidence is Confidence.CERTAIN
             yield "Found as well:" if certain else "What else it could be:"
         title = f"{str(reason.confidence).upper()}  {reason.known.title}"
         yield ""
         yield from _wrapped(f"[{number}] {title}", "", width, "    ")
-        for name, value in _reason(said, number - 1, manuals):
+        for name, value in _reason(explanation, number - 1, manuals):
             text, *commands = value.split("\n")
             yield from _wrapped(text, f"    {name:<9} ", width, " " * 14)
             yield from (f"      {command}" for command in commands)  # whole, to be pasted
-    if len(said.reasons) > 1 and said.reasons[0].confidence is not Confidence.CERTAIN:
+    if len(explanation.reasons) > 1 and explanation.reasons[0].confidence is not Confidence.CERTAIN:
         yield ""
         yield from _wrapped(DECIDE, "", width)
-    if said.refuted:
+    if explanation.refuted:
         yield ""
-    for label, why in said.refuted.items():
+    for label, why in explanation.refuted.items():
         yield from _wrapped(f"ruled out: {load().causes[label].title} ({why})", "", width, "    ")
-    if said.unknown and not said.reasons:
+    if explanation.unknown and not explanation.reasons:
         yield ""
-        yield from _wrapped(_send(said), "", width)
-        for one in said.unknown:
-            place = f"  {anonymous(one.file.rpartition('/')[2])}:{one.line}: "
-            yield from _wrapped(anonymous(one.text, said.ranks.hosts), place, width, "      ")
-    if said.nccl is not None:
-        yield from _nccl(said.nccl, width)
-    for source in said.sources:
+        yield from _wrapped(_send(explanation), "", width)
+        for one in explanation.unknown:
+            index = f"  {anonymous(one.file.rpartition('/')[2])}:{one.line}: "
+            yield from _wrapped(anonymous(one.text, explanation.ranks.hosts), index, width, "      ")
+    if explanation.nccl is not None:
+        yield from ("", "What NCCL says of the job")
+        for name, value in nccl_info.fields(explanation.nccl):
+            yield from _wrapped(value, f"    {name:<9} ", width, " " * 14)
+    for source in explanation.sources:
         for remark in source.remarks:
             yield from _wrapped(f"note: {source.name}: {remark}", "", width, "      ")
-
-
-def _nccl(info: NcclInfo, width: int) -> Iterator[str]:
-    yield ""
-    yield "What NCCL says of the job"
-    for name, value in nccl_info.fields(info):
-        yield from _wrapped(value, f"    {name:<9} ", width, " " * 14)
 
 
 DECIDE = "To decide between them: the same command with --scan HOSTS, which runs exactly these checks."
@@ -134,54 +129,54 @@ SEND = (
 )
 
 
-def listed(said: Explanation) -> Sequence[Reason]:
+def main_reasons(explanation: Explanation) -> Sequence[Reason]:
     """The causes that are shown to people: beside one that is certain no guesses."""
-    if said.reasons and said.reasons[0].confidence is Confidence.CERTAIN:
-        kept = [one for one in said.reasons[1:] if one.confidence is not Confidence.POSSIBLE or one.fixes]
-        return (said.reasons[0], *kept)[:SHOWN]
-    return said.reasons[:SHOWN]
+    if explanation.reasons and explanation.reasons[0].confidence is Confidence.CERTAIN:
+        likely = [
+            one for one in explanation.reasons[1:] if one.confidence is not Confidence.POSSIBLE or one.fixes
+        ]
+        return (explanation.reasons[0], *likely)[:CAUSES_MAX]
+    return explanation.reasons[:CAUSES_MAX]
 
 
 WARNED = "Warnings that are not known:"
 
 
-def _unknown_failure(said: Explanation) -> bool:
-    return any(WARNS.search(one.text) is None for one in said.unknown)
+def _unknown_failure(explanation: Explanation) -> bool:
+    return any(WARNS.search(one.text) is None for one in explanation.unknown)
 
 
-def _send(said: Explanation) -> str:
-    return SEND if _unknown_failure(said) else WARNED
+def _send(explanation: Explanation) -> str:
+    return SEND if _unknown_failure(explanation) else WARNED
 
 
-def headings(said: Explanation) -> Iterator[str]:
+def headings(explanation: Explanation) -> Iterator[str]:
     """What was read, who is in it, and who failed first."""
-    count, lines = len(said.sources), sum(one.lines for one in said.sources)
-    ranks = said.ranks
-    who = ""
-    if ranks.seen:
-        of = f" of {ranks.world_size}" if ranks.world_size else ""
-        who = f", {_numbered(ranks.seen)}{of}"
+    count, lines = len(explanation.sources), sum(one.lines for one in explanation.sources)
+    ranks = explanation.ranks
+    total = f" of {ranks.world_size}" if ranks.world_size else ""
+    who = f", {_numbered(ranks.present)}{total}" if ranks.present else ""
     yield f"{_number(count, 'log')}, {_number(lines, 'line')}{who}."
-    if ranks.silent and said.reasons:
+    if ranks.silent and explanation.reasons:
         yield f"No line is from {_numbered(ranks.silent)}."
-    named = ranks.first is not None and ranks.first.role is Role.CAUSE
-    if ranks.quiet and not named and len(ranks.quiet) < len(ranks.seen):
+    has_cause = ranks.first is not None and ranks.first.role is Role.CAUSE
+    if ranks.quiet and not has_cause and len(ranks.quiet) < len(ranks.present):
         one = len(ranks.quiet) == 1
         who = f"The log{'s' * (not one)} of {_numbered(ranks.quiet)} say{'s' * one}"
         yield f"{who} nothing of a failure: killed, stuck, or done early."
     if ranks.first is not None:
         yield f"First to fail: {_who(ranks.first)}{_when(ranks.first)}"
-    elif _unknown_failure(said):
+    elif _unknown_failure(explanation):
         yield "Nothing was recognised."
     else:
         yield "Nothing wrong was found."
 
 
-def raised(said: Explanation) -> list[Quote]:
+def raised(explanation: Explanation) -> list[Quote]:
     """Exceptions of the program that nobody knows, where no line names a cause: they may be the cause."""
-    if not said.reasons or said.reasons[0].confidence is Confidence.CERTAIN:
+    if not explanation.reasons or explanation.reasons[0].confidence is Confidence.CERTAIN:
         return []
-    return [one for one in said.unknown if RAISED.search(one.text)][:3]
+    return [one for one in explanation.unknown if RAISED.search(one.text)][:3]
 
 
 def _number(count: int, noun: str) -> str:
@@ -190,14 +185,7 @@ def _number(count: int, noun: str) -> str:
 
 def _numbered(ranks: Sequence[int]) -> str:
     """``rank 3``, ``ranks 0-6 and 8``."""
-    runs: list[list[int]] = []
-    for rank in ranks:
-        if runs and rank == runs[-1][1] + 1:
-            runs[-1][1] = rank
-        else:
-            runs.append([rank, rank])
-    shown = [str(a) if a == b else f"{a}-{b}" for a, b in runs]
-    return f"rank{'s' * (len(ranks) != 1)} {listing(shown)}"
+    return f"rank{'s' * (len(ranks) != 1)} {listing(ranges(ranks))}"
 
 
 def _who(one: Quote) -> str:
@@ -215,21 +203,21 @@ def _when(one: Quote) -> str:
     return f" at {when:%H:%M:%S}.{when.microsecond // 1000:03d}"
 
 
-def _reason(said: Explanation, place: int, manuals: Manuals) -> Iterator[tuple[str, str]]:
+def _reason(explanation: Explanation, index: int, manuals: Manuals) -> Iterator[tuple[str, str]]:
     """(word, text) of one cause: the first one with all there is, the others in short."""
-    *before, reason = listed(said)[: place + 1]
-    first = place == 0
-    shown = {(one.file, one.line) for other in before for one in other.lines[:3]}
+    *before, reason = main_reasons(explanation)[: index + 1]
+    first = index == 0
+    texts = {(one.file, one.line) for other in before for one in other.lines[:3]}
     for one in reason.lines[: 3 if first else 1]:
         yield "line", f"{one.file}:{one.line}"
-        if (one.file, one.line) not in shown:
+        if (one.file, one.line) not in texts:
             yield "", one.text
     for proof in reason.proof:
         yield "scan", proof
-    if first and said.echo_count:
-        by = f" by {_numbered(said.echo_ranks)}" if said.echo_ranks else ""
-        example = f", such as: {message(said.echoes[0].text)[:160]}" if said.echoes else ""
-        more = _number(said.echo_count, "line")
+    if first and explanation.echo_count:
+        by = f" by {_numbered(explanation.echo_ranks)}" if explanation.echo_ranks else ""
+        example = f", such as: {message(explanation.echoes[0].text)[:160]}" if explanation.echoes else ""
+        more = _number(explanation.echo_count, "line")
         yield "not this", f"{more}{by} about others that were gone or late{example}"
     if first:
         yield "why", " ".join(reason.known.why.split())
@@ -253,31 +241,33 @@ def _wrapped(value: str, first: str, width: int, rest: str | None = None) -> lis
     ) or [first.rstrip()]
 
 
-def _markdown(said: Explanation, manuals: Manuals, escape: Callable[[str], str]) -> Iterator[str]:
-    for sentence in headings(said):
+def _markdown(explanation: Explanation, manuals: Manuals, escape: Callable[[str], str]) -> Iterator[str]:
+    for sentence in headings(explanation):
         yield f"{escape(sentence)}  "
-    for one in raised(said):
+    for one in raised(explanation):
         yield f"- not known, and perhaps the first failure: {escape(f'{one.file}:{one.line}: {one.text}')}"
-    for number, reason in enumerate(listed(said), 1):
+    for number, reason in enumerate(main_reasons(explanation), 1):
         yield ""
         yield f"### {number}. {escape(reason.known.title)} ({reason.confidence})"
         yield ""
-        for name, value in _reason(said, number - 1, manuals):
+        for name, value in _reason(explanation, number - 1, manuals):
             text, *commands = value.split("\n")
             yield f"- {name + ': ' if name else ''}{escape(text)}"
             yield from (f"      {command}" for command in commands)
-    if said.refuted:
+    if explanation.refuted:
         yield ""
         yield from (
             f"- ruled out: {escape(load().causes[label].title)} ({escape(why)})"
-            for label, why in said.refuted.items()
+            for label, why in explanation.refuted.items()
         )
-    if said.unknown and not said.reasons:
+    if explanation.unknown and not explanation.reasons:
         yield ""
-        yield escape(_send(said))
+        yield escape(_send(explanation))
         yield ""
-        yield from (f"- {escape(anonymous(one.text, said.ranks.hosts))}" for one in said.unknown)
-    notes = [(source.name, remark) for source in said.sources for remark in source.remarks]
+        yield from (
+            f"- {escape(anonymous(one.text, explanation.ranks.hosts))}" for one in explanation.unknown
+        )
+    notes = [(source.name, remark) for source in explanation.sources for remark in source.remarks]
     if notes:
         yield ""
         yield from (f"- {escape(name)}: {escape(remark)}" for name, remark in notes)

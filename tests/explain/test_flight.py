@@ -72,7 +72,7 @@ WAITS = {"state": "started"}
 def test_reads_what_torch_wrote():
     files = sorted((RECORDS / "gloo").iterdir())
     read = [flight.read(file.read_bytes(), file.name) for file in files]
-    assert [(one.rank, one.version, one.backend) for one in read] == [(n, "2.10", "gloo") for n in WORLD]
+    assert [(one.rank, one.backend) for one in read] == [(n, "gloo") for n in WORLD]
     assert [one.name for one in read[2].operations] == ["all_reduce", "all_reduce", "broadcast"]
     assert "/train.py:" in read[2].operations[-1].where
     same = [flight.read(f.read_bytes(), f.name) for f in sorted((RECORDS / "json").iterdir())]

@@ -6,7 +6,7 @@ from netdoctor.explain.engine import explain_text
 from netdoctor.explain.judging import LAST_WORDS
 from netdoctor.explain.knowledge import Knowledge, read
 from netdoctor.explain.model import Confidence, Explanation
-from netdoctor.explain.rendering import headings, listed, raised, text
+from netdoctor.explain.rendering import headings, main_reasons, raised, text
 
 SHM = "NCCL WARN Error: failed to extend /dev/shm/nccl-qHbmRX to 33030528 bytes"
 NO_NAME = "RuntimeError: Unable to find address for: eth7"
@@ -90,7 +90,7 @@ def test_the_rank_that_says_what_is_wrong_is_first_whatever_others_say() -> None
         assert first(said) == ("shm", Confidence.CERTAIN, 3)
         assert said.echo_count == 6
         assert said.echo_ranks == (0, 1, 2)
-        assert listed(said) == said.reasons[:1]
+        assert main_reasons(said) == said.reasons[:1]
     assert first(explained({"rank_3.log": logs["rank_3.log"]})) == ("shm", Confidence.CERTAIN, 3)
 
 

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from netdoctor.explain.lines import message, moment, named, speaker
+from netdoctor.explain.lines import message, moment, speaker, speaker_of_log
 
 SPEAKERS = {
     "[rank3]:[E708 14:11:08.402 ProcessGroupNCCL.cpp:563] Watchdog": {"rank": 3},
@@ -88,7 +88,7 @@ def test_what_is_put_in_front_of_a_line() -> None:
 
 def test_what_a_name_says_of_who_writes_there() -> None:
     for name, wanted in NAMES.items():
-        found = named(name)
+        found = speaker_of_log(name)
         got = {
             k: getattr(found, k)
             for k in ("rank", "local_rank", "host")

@@ -110,8 +110,8 @@ def test_nothing_of_a_log_passes_raw_or_without_bound() -> None:
     reader.begin("log")
     reader.block(b"NCCL INFO Channel 0" * 100_000)
     reader.block(b"".join(b"h:1:1 [0] NCCL INFO NCCL_A%d set to 1\n" % number for number in range(1000)))
-    assert len(reader.seen.processes) <= 2
-    assert max(len(one.environment) for one in reader.seen.processes.values()) <= 200
+    assert len(reader.log.processes) <= 2
+    assert max(len(one.environment) for one in reader.log.processes.values()) <= 200
 
 
 def test_what_was_not_looked_at_is_told_and_nobody_is_called_stuck(monkeypatch: pytest.MonkeyPatch) -> None:

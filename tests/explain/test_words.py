@@ -10,7 +10,8 @@ import pytest
 
 from netdoctor.cli import run
 from netdoctor.engine.registry import load_builtin
-from netdoctor.explain import pages, words
+from netdoctor.explain import pages
+from netdoctor.explain.glossary import KINDS, TYPES, entries, find
 from netdoctor.explain.near import Near, Value, status, values
 from netdoctor.facts.software import ConfFile, EnvFacts, Job
 from netdoctor.model import Status
@@ -48,13 +49,13 @@ def test_every_word_of_the_guides_is_known():
 
 def test_entries_are_whole():
     checks = load_builtin()
-    names = [word.name for word in words.known()]
+    names = [word.name for word in entries()]
     assert len(names) == len(set(names))
-    for word in words.known():
+    for word in entries():
         assert word.source, word.name
         assert word.what.endswith((".", ")")), word.name
-        assert word.kind in words.KINDS, word.name
-        assert word.type in words.TYPES, word.name
+        assert word.kind in KINDS, word.name
+        assert word.type in TYPES, word.name
         assert set(word.checks) <= set(checks), word.name
         assert word.kind != "option" or word.program, word.name
         for other in word.see:
@@ -69,7 +70,7 @@ def test_every_page_fits_a_screen():
         gpus={f"gpu{n}": 8 for n in range(40)},
         store=logins({f"gpu{n}": EnvFacts(variables=dict.fromkeys(LONG, f"{n}" * 90)) for n in range(40)}),
     )
-    for word in (*words.known(), *glossary().own):
+    for word in (*entries(), *glossary().words.values()):
         alone = pages.text(word, glossary()).splitlines()
         assert len(alone) <= pages.HEIGHT, word.name
         assert not any("…" in line for line in alone) or word.kind in ("check", "cause"), word.name
@@ -137,10 +138,10 @@ def test_statuses_and_checks_are_the_models_own():
 def test_what_rules_know_is_known_here_and_alike():
     names = variables.INTEGERS | set(variables.WORDS) | variables.MUST_BE_EQUAL | set(variables.RANKS)
     inner = {"NCCL_IB_MERGE_VFS", "NCCL_LAUNCH_MODE_PARALLEL"}  # in no documentation of NCCL
-    assert not [name for name in names - inner if not words.find(name)]
+    assert not [name for name in names - inner if not find(name)]
     for name, spelled in variables.WORDS.items():
         numbers = [str(n) for n in range(6)] if name in variables.NUMBERS_TOO else []
-        assert sorted(words.find(name)[0].allowed) == sorted([*spelled, *numbers])
+        assert sorted(find(name)[0].allowed) == sorted([*spelled, *numbers])
 
 
 def test_every_option_of_torchrun_is_known():
@@ -151,7 +152,7 @@ def test_every_option_of_torchrun_is_known():
     source = next(folder.glob("python3*/site-packages/torch/distributed/run.py")).read_text()
     options = set(re.findall(r'^\s+"(--[a-z][a-z-]+)",$', source, re.MULTILINE))
     assert len(options) > 20
-    assert not [option for option in options if option not in {word.name for word in words.find(option)}]
+    assert not [option for option in options if option not in {word.name for word in find(option)}]
 
 
 def test_values_of_the_reader_are_folded():
@@ -165,25 +166,25 @@ def test_values_of_the_reader_are_folded():
         }
     )
     near = Near(name="r", nodes=["n1", "n2", "n3", "n4"], store=store)
-    said = [one.said(4) for one in values(words.find("NCCL_SOCKET_IFNAME")[0], near)]
+    said = [one.describe(4) for one in values(find("NCCL_SOCKET_IFNAME")[0], near)]
     assert said == ["unset on n[1,4]", "ib0 (login session) on n2", "eth0 (/etc/nccl.conf) on n3"]
     job = Job(env={"NCCL_SOCKET_IFNAME": "eth1"}, env_from={"NCCL_SOCKET_IFNAME": "train.env:4"})
     near = Near(name="r", nodes=near.nodes, store=logins({n: EnvFacts() for n in near.nodes}, job))
-    assert [one.said(4) for one in values(words.find("NCCL_SOCKET_IFNAME")[0], near)] == [
+    assert [one.describe(4) for one in values(find("NCCL_SOCKET_IFNAME")[0], near)] == [
         "eth1 (train.env:4) on all 4 nodes"
     ]
 
 
 def test_what_was_not_collected_has_no_value():
     near = Near(name="r", nodes=["n1"], store=Store())
-    assert values(words.find("NCCL_DEBUG")[0], near) == []
+    assert values(find("NCCL_DEBUG")[0], near) == []
 
 
 def test_ranks_are_counted_where_gpus_are_known():
     near = Near(name="r", nodes=["a", "b"], gpus={"a": 8, "b": 8})
-    said = [one.text for one in values(words.find("ranks")[0], near)]
+    said = [one.text for one in values(find("ranks")[0], near)]
     assert said[1] == "16 GPUs, 8 each: world size 16 with one process a GPU"
-    assert len(values(words.find("ranks")[0], Near(name="r", nodes=["a", "b"], gpus={"a": 8}))) == 1
+    assert len(values(find("ranks")[0], Near(name="r", nodes=["a", "b"], gpus={"a": 8}))) == 1
 
 
 def test_results_are_told_worst_first():
@@ -192,14 +193,14 @@ def test_results_are_told_worst_first():
         Value(text="fail", nodes=("b",)),
         Value(text="pass", nodes=("a", "c")),
     ]
-    assert "net.ports: fail on b" in pages.text(words.find("MASTER_PORT")[0], glossary(), near)
+    assert "net.ports: fail on b" in pages.text(find("MASTER_PORT")[0], glossary(), near)
 
 
 def test_hostile_text_stays_inert(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     envs = {text: EnvFacts(variables={"NCCL_DEBUG": text}) for text in HOSTILE.values()}
     near = Near(name="r", nodes=list(envs), store=logins(envs))
-    shown = pages.text(words.find("NCCL_DEBUG")[0], glossary(), near)
+    shown = pages.text(find("NCCL_DEBUG")[0], glossary(), near)
     for text in [*HOSTILE.values()][::20]:
         run(["explain", "--", f"x{text}"])
     captured = capsys.readouterr()

@@ -83,9 +83,9 @@ def made(rng: random.Random) -> tuple[str, dict[int, dict[str, object]]]:
     return fault, records
 
 
-def ours(folder: Path) -> dict[str, desync.Trouble]:
+def ours(folder: Path) -> dict[str, desync.Mismatch]:
     files = sorted(folder.iterdir())
-    return {one.group: one for one in desync.troubles([flight.read(f.read_bytes(), f.name) for f in files])}
+    return {one.group: one for one in desync.mismatches([flight.read(f.read_bytes(), f.name) for f in files])}
 
 
 def test_agrees_with_fr_trace(tmp_path: Path) -> None:
@@ -112,16 +112,16 @@ def test_agrees_with_fr_trace(tmp_path: Path) -> None:
         mine = ours(folder)
         assert set(mine) == {group for group, *_ in answers}, (folder, fault, answers, mine)
         for group, number, missing, culprits in answers:
-            trouble = mine[group]
-            assert trouble.number == number, (folder, fault)
-            assert list(trouble.absent) == missing, (folder, fault)
-            first = min(trouble.waiting)
-            if trouble.kind == "held":
-                apart = set(trouble.held), set(trouble.waiting) - set(trouble.held)
+            mismatch = mine[group]
+            assert mismatch.number == number, (folder, fault)
+            assert list(mismatch.absent) == missing, (folder, fault)
+            first = min(mismatch.waiting)
+            if mismatch.kind == "stalled":
+                apart = set(mismatch.stalled), set(mismatch.waiting) - set(mismatch.stalled)
             else:
-                apart = tuple(set(ranks) for _, ranks in trouble.calls)
+                apart = tuple(set(ranks) for _, ranks in mismatch.calls)
             expected = {rank for ranks in apart if first not in ranks for rank in ranks}
-            assert {int(rank) for rank in culprits} == expected, (folder, fault, culprits, trouble)
+            assert {int(rank) for rank in culprits} == expected, (folder, fault, culprits, mismatch)
             seen += 1
     assert seen > CASES // 2
     assert set(faults) == set(FAULTS)

@@ -24,32 +24,24 @@ CODES = "codes.toml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Word:
-    """One entry.
+    """One entry."""
 
-    name: as it is written: ``NCCL_DEBUG``, ``--nnodes``, ``docker --gpus``, ``Xid 79``. kind: one of KINDS.
-    group: the heading it is listed under. program: of an option, whose it is. also: other ways to write it;
-    one that ends in ``_`` stands for all variables that begin so. what: one sentence. by: who sets it.
-    default, values: in words. allowed: every value that is understood, in its spelling; empty where there is
-    no such list. type: one of TYPES. wrong: what goes wrong with it. do: what to do about an error code.
-    checks: ids of the checks that decide. see: names of other words. source: where this is known from.
-    """
-
-    name: str
-    kind: str
-    group: str
-    what: str
-    source: str
-    program: str = ""
-    also: tuple[str, ...] = ()
-    by: str = ""
+    name: str  # as it is written: ``NCCL_DEBUG``, ``--nnodes``, ``docker --gpus``, ``Xid 79``
+    kind: str  # one of KINDS
+    group: str  # the heading it is listed under
+    what: str  # one sentence
+    source: str  # where this is known from
+    program: str = ""  # of an option, whose it is
+    also: tuple[str, ...] = ()  # other ways to write it; one that ends in ``_`` is a prefix of variables
+    by: str = ""  # who sets it
     default: str = ""
     values: str = ""
-    allowed: tuple[str, ...] = ()
-    type: str = ""
-    wrong: tuple[str, ...] = ()
-    do: str = ""
-    checks: tuple[str, ...] = ()
-    see: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()  # every value that is understood; empty where there is no such list
+    type: str = ""  # one of TYPES
+    wrong: tuple[str, ...] = ()  # what goes wrong with it
+    do: str = ""  # about an error code
+    checks: tuple[str, ...] = ()  # ids of those that decide
+    see: tuple[str, ...] = ()  # names of other words
 
     @property
     def is_prefix(self) -> bool:
@@ -57,7 +49,7 @@ class Word:
 
 
 @cache
-def known() -> tuple[Word, ...]:
+def entries() -> tuple[Word, ...]:
     """All entries, in the order of their files. Raises ValueError where one is written wrongly."""
     found: list[Word] = []
     for file in sorted(files(__package__).iterdir(), key=lambda file: file.name):
@@ -69,11 +61,11 @@ def known() -> tuple[Word, ...]:
 
 def _entries(data: Mapping[str, Any], file: str) -> Iterator[Word]:
     shared = data["_"]
-    for name, own in data.items():
+    for name, row in data.items():
         if name == "_":
             continue
-        fields = {**shared, **own}
-        if "kind" in own and "by" not in own and own["kind"] != shared.get("kind"):
+        fields = {**shared, **row}
+        if "kind" in row and "by" not in row and row["kind"] != shared.get("kind"):
             fields.pop("by", None)
         fields["what"] = fields.pop("is", "")
         lists = {
@@ -113,7 +105,7 @@ def plain(text: str) -> str:
 @cache
 def _index() -> dict[str, tuple[Word, ...]]:
     index: dict[str, dict[str, Word]] = {}
-    for word in known():
+    for word in entries():
         ways = {word.name, *word.also}
         if word.kind == "option":  # without its program, too
             ways.add(word.name.rpartition(" ")[2])
@@ -135,7 +127,7 @@ def find(text: str) -> tuple[Word, ...]:
     upper = text.partition("=")[0].upper().replace("-", "_")
     starts = [
         word
-        for word in known()
+        for word in entries()
         for way in (word.name, *word.also)
         if way.endswith("_") and upper.startswith(way)
     ]
@@ -149,6 +141,6 @@ def _rarely_meant(word: Word) -> bool:
 
 def spellings() -> Iterable[str]:
     """Every way to write every word, for guesses at what was meant and for completion."""
-    for word in known():
+    for word in entries():
         yield word.name
         yield from word.also

@@ -1,4 +1,4 @@
-"""Files beside logs that are no logs: flight records, what NCCL's RAS said. Both become lines of a log."""
+"""Files that are no logs: flight records, answers of NCCL's RAS. Both become lines of a log."""
 
 import os
 import stat
@@ -8,8 +8,8 @@ from netdoctor.explain import desync, flight, ras
 from netdoctor.explain.reading import Log
 
 
-class Beside:
-    """Takes such files out of what is read, and tells at the end what is wrong."""
+class Artifacts:
+    """Takes such files out of what is read; at the end, what is wrong as lines."""
 
     def __init__(self) -> None:
         self._records: list[flight.Record] = []
@@ -21,17 +21,17 @@ class Beside:
         """Whether this is one; `log.remarks` then has what is wrong with it."""
         data = _read(log.path, flight.HEAD) if log.path else b""
         if ras.is_status(data):
-            whole = _read(log.path or "", ras.SIZE_MAX)
-            log.size_bytes, log.lines = len(whole), whole.count(b"\n") + 1
-            self.tell(log.name, whole.decode("utf-8", "replace"))
+            content = _read(log.path or "", ras.SIZE_MAX)
+            log.size_bytes, log.lines = len(content), content.count(b"\n") + 1
+            self.add_status(log.name, content.decode("utf-8", "replace"))
             return True
         if not flight.is_record(data):
             return False
         most = max(flight.ENTRIES_MIN, min(flight.ENTRIES_MAX, self._left // 20))
-        whole = _read(log.path or "", flight.PICKLE_MAX + 1)
-        log.size_bytes = len(whole)
+        content = _read(log.path or "", flight.PICKLE_MAX + 1)
+        log.size_bytes = len(content)
         try:
-            record = flight.read(whole, log.name, most)
+            record = flight.read(content, log.name, most)
         except flight.FlightError as error:
             log.remarks.append(str(error))
             return True
@@ -44,7 +44,7 @@ class Beside:
             log.remarks.append(f"a second flight record of rank {record.rank}; {twice} was taken")
         return True
 
-    def tell(self, name: str, text: str) -> None:
+    def add_status(self, name: str, text: str) -> None:
         """What RAS said, from wherever it comes."""
         self._statuses.append((name, ras.read(text)))
 
