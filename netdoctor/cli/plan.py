@@ -131,12 +131,12 @@ def _text(args: argparse.Namespace) -> str:
 
     targets, evidence, hosts = _hosts(args)
     usual = launch.LAUNCHERS[args.launcher].port
-    made = launch.plan(targets, evidence, _options(args), hosts=hosts, usual_port=usual)
+    made = launch.plan(targets, evidence, _options(args), hosts=hosts, default_port=usual)
     if args.write is not None:
         launch.write(made, args.write)
         said = [made.head, *made.arithmetic, *(f"note: {text}" for text in made.remarks)]
         parts = launch.parts(made)
-        said += [f"{args.write / part.name}: {part.about}" for part in parts[:20]]
+        said += [f"{args.write / part.name}: {part.purpose}" for part in parts[:20]]
         said += [f"and {len(parts) - 20} more"] if parts[20:] else []
         return "".join(f"{clean(line, 1000)}\n" for line in said)
     if args.ranks:

@@ -2,7 +2,7 @@
 
 from netdoctor.errors import InputError
 from netdoctor.launch import shell
-from netdoctor.launch.model import LaunchPlan, Part, Parts, PlanNode
+from netdoctor.launch.model import LaunchPlan, Parts, PlanNode
 from netdoctor.launch.shell import comment
 
 
@@ -10,10 +10,7 @@ def parts(plan: LaunchPlan) -> Parts:
     plan.even("accelerate divides --num_processes evenly over --num_machines")
     if any(node.gpus == 0 for node in plan.nodes):
         raise InputError("accelerate starts nodes without GPUs by MPI alone; take --launcher torchrun")
-    return [
-        Part(name=shell.file_name(node, "sh"), text=_script(plan, node), about=f"on {node.id}", runs=True)
-        for node in plan.nodes
-    ]
+    return shell.node_scripts(plan, _script)
 
 
 def _script(plan: LaunchPlan, node: PlanNode) -> str:

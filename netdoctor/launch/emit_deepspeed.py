@@ -22,14 +22,13 @@ def parts(plan: LaunchPlan) -> Parts:
     """hostfile, .deepspeed_env and run.sh. Raises InputError for what would not arrive as it is meant."""
     _check(plan)
     return [
-        Part(name="hostfile", text=_hostfile(plan), about="for --hostfile"),
+        Part(name="hostfile", text=_hostfile(plan), purpose="for --hostfile"),
         Part(
             name=ENV_FILE,
             text=env_file(plan),
-            about="what every node gets; neither comments nor blank lines",
-            comment="",
+            purpose="what every node gets; neither comments nor blank lines",
         ),
-        Part(name="run.sh", text=_run(plan), about="where pdsh, and ssh to every node, work", runs=True),
+        Part(name="run.sh", text=_run(plan), purpose="where pdsh, and ssh to every node, work", runs=True),
     ]
 
 

@@ -34,7 +34,7 @@ def parts(plan: LaunchPlan) -> Parts:
         Part(
             name="job.yaml",
             text=shell.text(lines) + safe_dump_all(found, sort_keys=False),
-            about="kubectl apply -f job.yaml",
+            purpose="kubectl apply -f job.yaml",
         )
     ]
 

@@ -19,12 +19,12 @@ def parts(plan: LaunchPlan) -> Parts:
         Part(
             name="hostfile",
             text=shell.text([comment(plan.head), *(f"{n.host} slots={n.count}" for n in plan.nodes)]),
-            about="for --hostfile",
+            purpose="for --hostfile",
         ),
         Part(
             name="run.sh",
             text=_run(plan),
-            about="where ssh to every node works, and from node to node",
+            purpose="where ssh to every node works, and from node to node",
             runs=True,
         ),
     ]
@@ -46,7 +46,7 @@ def _run(plan: LaunchPlan) -> str:
     ports = {node.port for node in plan.nodes} - {None}
     if len(ports) == 1:
         words.append(f"--mca plm_rsh_args '-p {ports.pop()}'")
-    mapped = " ".join(f'{name}="${own}"' for name, own in RANKS.items())
+    mapped = " ".join(f'{name}="${variable}"' for name, variable in RANKS.items())
     # The program's words stay arguments of their own: no shell reads them again.
     words += [f"sh -c 'export {mapped}; exec \"$@\"' sh", *shell.program(plan, plan.nodes[0])]
     return shell.text([*lines, shell.command(words)])

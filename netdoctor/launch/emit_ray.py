@@ -1,6 +1,7 @@
 """Ray: head and workers with all their ports; and the two frameworks on top of it that bring own numbers."""
 
 import ipaddress
+from dataclasses import replace
 
 from netdoctor.launch import shell
 from netdoctor.launch.emit_deepspeed import job_env
@@ -43,10 +44,6 @@ def roll(plan: LaunchPlan) -> Parts:
     from yaml import safe_dump
 
     count = plan.even("ROLL wants the same num_gpus_per_node everywhere")
-    found = [
-        Part(name=shell.file_name(n, "sh"), text=_roll(plan, n), about=f"on {n.id}", runs=True)
-        for n in plan.nodes
-    ]
     everything = f"list(range(0,{plan.world}))"
     roles = ("actor_train", "actor_infer", "reference")
     data = {"num_gpus_per_node": count, **{role: {"device_mapping": everything} for role in roles}}
@@ -55,25 +52,18 @@ def roll(plan: LaunchPlan) -> Parts:
         comment("for the pipeline's own file: every role on all GPUs, which is a guess"),
     ]
     return [
-        *found,
+        *shell.node_scripts(plan, _roll),
         Part(
             name="values.yaml",
             text=shell.text(lines) + safe_dump(data, sort_keys=False),
-            about="values for the pipeline's own file",
+            purpose="values for the pipeline's own file",
         ),
     ]
 
 
 def _nodes(plan: LaunchPlan) -> list[Part]:
-    return [
-        Part(
-            name=shell.file_name(n, "sh"),
-            text=_start(plan, n),
-            about=f"on {n.id}{', first' if not n.rank else ''}",
-            runs=True,
-        )
-        for n in plan.nodes
-    ]
+    head, *others = shell.node_scripts(plan, _start)
+    return [replace(head, purpose=f"{head.purpose}, first"), *others]
 
 
 def _start(plan: LaunchPlan, node: PlanNode) -> str:
@@ -103,8 +93,8 @@ def _start(plan: LaunchPlan, node: PlanNode) -> str:
 
 def _head(plan: LaunchPlan) -> list[str]:
     """Address and port of the head."""
-    named = (("head", plan.env["MASTER_ADDR"]), ("port", plan.env["MASTER_PORT"]))
-    return [shell.commented(f"{name}={quoted(_bracketed(value.text))}", value.why) for name, value in named]
+    values = (("head", plan.env["MASTER_ADDR"]), ("port", plan.env["MASTER_PORT"]))
+    return [shell.commented(f"{name}={quoted(_bracketed(value.text))}", value.why) for name, value in values]
 
 
 def _program(plan: LaunchPlan, numbers: list[str]) -> Part:
@@ -114,7 +104,7 @@ def _program(plan: LaunchPlan, numbers: list[str]) -> Part:
     return Part(
         name="run.sh",
         text=shell.text([*lines, shell.command(words)]),
-        about="last, on the first node",
+        purpose="last, on the first node",
         runs=True,
     )
 

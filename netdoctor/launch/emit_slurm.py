@@ -1,7 +1,6 @@
 """Slurm: a batch file with one torchrun a node, or one task a process. Ranks are read inside srun alone."""
 
 import re
-from collections.abc import Mapping
 
 from netdoctor.errors import InputError
 from netdoctor.inventory.nodeset import fold
@@ -33,7 +32,7 @@ def sbatch(plan: LaunchPlan) -> Parts:
             ["srun", "--ntasks-per-node=1", "--kill-on-bad-exit=1", "--cpu-bind=none", "bash -c on_node"]
         )
     )
-    return [Part(name="job.sbatch", text=shell.text(lines), about="sbatch job.sbatch", runs=True)]
+    return [Part(name="job.sbatch", text=shell.text(lines), purpose="sbatch job.sbatch", runs=True)]
 
 
 def srun(plan: LaunchPlan) -> Parts:
@@ -46,7 +45,7 @@ def srun(plan: LaunchPlan) -> Parts:
     lines += _function("task", inside, "in every task, inside srun: only there are ranks known")
     options = map(quoted, _shape(plan, tasks=count))
     lines.append(shell.command(["srun", *options, "--kill-on-bad-exit=1", "bash -c task"]))
-    return [Part(name="srun.sh", text=shell.text(lines), about="where srun works", runs=True)]
+    return [Part(name="srun.sh", text=shell.text(lines), purpose="where srun works", runs=True)]
 
 
 def _shape(plan: LaunchPlan, tasks: int) -> list[str]:
@@ -85,9 +84,9 @@ def _common(plan: LaunchPlan) -> list[str]:
 
 def _first(plan: LaunchPlan, nodelist: str) -> list[str]:
     """MASTER_ADDR: of the node that Slurm counts as the first, which need not be the first one listed."""
-    asked = plan.env["MASTER_ADDR"]
-    if asked.origin == "given":
-        return [shell.commented(f"MASTER_ADDR={quoted(asked.text)}", asked.why)]
+    address = plan.env["MASTER_ADDR"]
+    if address.origin == "given":
+        return [shell.commented(f"MASTER_ADDR={quoted(address.text)}", address.why)]
     lines = [f'first=$(scontrol show hostnames "${nodelist}" | head -n 1)']
     rows = [(node, f"MASTER_ADDR={quoted(node.address.text)}") for node in plan.nodes if node.address]
     table = shell.case("$first", rows, other='MASTER_ADDR="$first"') if rows else None
@@ -102,14 +101,11 @@ def _first(plan: LaunchPlan, nodelist: str) -> list[str]:
 
 def _of_node(plan: LaunchPlan) -> list[str]:
     """What differs from node to node, by Slurm's name of it."""
-    words = [_differing(plan, node) for node in plan.nodes]
+    words = [shell.differing(plan, node) for node in plan.nodes]
     if not words[0]:
         return []
-    rows = [
-        (node, " ".join(f"{k}={v}" for k, v in own.items()))
-        for node, own in zip(plan.nodes, words, strict=True)
-    ]
-    table = shell.case("$SLURMD_NODENAME", rows)
+    rows = (" ".join(f"{name}={word}" for name, word in one.items()) for one in words)
+    table = shell.case("$SLURMD_NODENAME", zip(plan.nodes, rows, strict=True))
     if table is None:
         raise InputError(
             f"nodes differ in {', '.join(words[0])}, and what Slurm calls them is not known; list them by "
@@ -120,23 +116,16 @@ def _of_node(plan: LaunchPlan) -> list[str]:
     return [f"unset {' '.join(names)}", *table, guard, *(f"export {name}" for name in plan.nodes[0].env)]
 
 
-def _differing(plan: LaunchPlan, node: PlanNode) -> dict[str, str]:
-    found = {} if plan.is_even else {"nproc": str(node.count)}
-    if plan.pythons_differ:
-        found["python"] = shell.python(node)
-    return found | {name: quoted(value.text) for name, value in node.env.items()}
-
-
 def _torchrun(plan: LaunchPlan) -> str:
     """Static: Slurm says who is the first, and numbers the nodes."""
-    words: Mapping[str, str] = {"node_rank": '"$SLURM_NODEID"'}
-    words = {**words, **{name: f'"${name}"' for name in _differing(plan, plan.nodes[0])}}
+    words = {"node_rank": '"$SLURM_NODEID"'}
+    words |= {name: f'"${name}"' for name in shell.differing(plan, plan.nodes[0])}
     return shell.command(["exec", *torchrun(plan, plan.nodes[0], words, rdzv="static")])
 
 
-def _function(name: str, lines: list[str], about: str) -> list[str]:
+def _function(name: str, lines: list[str], remark: str) -> list[str]:
     # What is quoted may hold line ends of its own: only the beginnings are moved to the right.
-    return [comment(about), f"{name}() {{", *(f"    {line}" for line in lines), "}", f"export -f {name}"]
+    return [comment(remark), f"{name}() {{", *(f"    {line}" for line in lines), "}", f"export -f {name}"]
 
 
 def _word(text: str) -> str:

@@ -3,35 +3,32 @@
 from collections.abc import Mapping
 
 from netdoctor.launch import shell
-from netdoctor.launch.model import LaunchPlan, Part, Parts, PlanNode
+from netdoctor.launch.model import LaunchPlan, Parts, PlanNode
 from netdoctor.launch.shell import comment
 from netdoctor.text import quoted
 
 
 def scripts(plan: LaunchPlan) -> Parts:
     """A script for each node."""
-    return [
-        Part(name=shell.file_name(node, "sh"), text=_script(plan, node), about=f"on {node.id}", runs=True)
-        for node in plan.nodes
-    ]
+    return shell.node_scripts(plan, _script)
 
 
-def shown(plan: LaunchPlan) -> str:
+def printed(plan: LaunchPlan) -> str:
     """One text that is pasted on every node; where their own names are not known, a piece for each."""
-    own = [_own(plan, node) for node in plan.nodes]
+    differing = [_differing(plan, node) for node in plan.nodes]
     lines = [*shell.opening(plan), *_counts(plan), *shell.exports(plan.env), *shell.left_out(plan)]
-    if not own[0]:
+    if not differing[0]:
         return shell.text([*lines, _when(plan), shell.command(torchrun(plan, plan.nodes[0], {}))])
-    table = shell.case("$(hostname)", zip(plan.nodes, map(_assigned, own), strict=True))
+    table = shell.case("$(hostname)", zip(plan.nodes, map(_assigned, differing), strict=True))
     if table is not None:
-        names = list(own[0])
+        names = list(differing[0])
         lines += [_when(plan), f"unset {' '.join(names)}", *table]
         lines += [f"export {name}" for name in plan.nodes[0].env]
         words = {name: f'"${name}"' for name in names}
         # In the command itself: a shell that somebody types in goes on behind a line that failed.
         words[names[0]] = f'"${{{names[0]}:?$(hostname) is no node of this plan}}"'
         return shell.text([*lines, shell.command(torchrun(plan, plan.nodes[0], words))])
-    for node, words in zip(plan.nodes, own, strict=True):
+    for node, words in zip(plan.nodes, differing, strict=True):
         lines += ["", comment(f"on {node.id} alone"), *shell.exports(node.env)]
         lines.append(shell.command(torchrun(plan, node, words)))
     return shell.text(lines)
@@ -44,28 +41,28 @@ def torchrun(
 
     rdzv: instead of the plan's.
     """
-    made = ["torchrun"]
+    command = ["torchrun"]
     if plan.has_python:
-        made = [words.get("python", shell.python(node)), "-m torch.distributed.run"]
-    made += [f"--nnodes={len(plan.nodes)}", f"--nproc-per-node={words.get('nproc', node.count)}"]
+        command = [words.get("python", shell.python(node)), "-m torch.distributed.run"]
+    command += [f"--nnodes={len(plan.nodes)}", f"--nproc-per-node={words.get('nproc', node.count)}"]
     if (rdzv or plan.options.rdzv) == "static":
-        made += [f"--node-rank={words['node_rank']}", '--master-addr="$MASTER_ADDR"']
-        made.append('--master-port="$MASTER_PORT"')
+        command += [f"--node-rank={words['node_rank']}", '--master-addr="$MASTER_ADDR"']
+        command.append('--master-port="$MASTER_PORT"')
     else:
-        made += ["--rdzv-backend=c10d", f"--rdzv-id={quoted(plan.options.job)}"]
-        made.append('--rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT"')
+        command += ["--rdzv-backend=c10d", f"--rdzv-id={quoted(plan.options.job)}"]
+        command.append('--rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT"')
         if "is_host" in words:
-            made += [f"--rdzv-conf=is_host={words['is_host']}", f"--local-addr={words['own_addr']}"]
-    return [*made, *([] if shell.is_python(plan) else ["--no-python"]), *shell.script(plan)]
+            command += [f"--rdzv-conf=is_host={words['is_host']}", f"--local-addr={words['own_addr']}"]
+    return [*command, *([] if shell.is_python(plan) else ["--no-python"]), *shell.script(plan)]
 
 
 def _script(plan: LaunchPlan, node: PlanNode) -> str:
     lines = ["#!/bin/sh", *shell.opening(plan), "set -eu", *shell.exports(plan.env_of(node))]
     lines += [*shell.left_out(plan), *_counts(plan, node), _when(plan)]
-    return shell.text([*lines, shell.command(["exec", *torchrun(plan, node, _own(plan, node))])])
+    return shell.text([*lines, shell.command(["exec", *torchrun(plan, node, _differing(plan, node))])])
 
 
-def _own(plan: LaunchPlan, node: PlanNode) -> dict[str, str]:
+def _differing(plan: LaunchPlan, node: PlanNode) -> dict[str, str]:
     """What differs from node to node, quoted, by the name of its variable; the same names for all of them."""
     found: dict[str, str] = {}
     if plan.options.rdzv == "static":
@@ -75,11 +72,7 @@ def _own(plan: LaunchPlan, node: PlanNode) -> dict[str, str]:
         # address that the ranks are told: 127.0.1.1 on many machines.
         found["is_host"] = str(int(node.rank == 0))
         found["own_addr"] = quoted(node.address.text)
-    if not plan.is_even:
-        found["nproc"] = str(node.count)
-    if plan.pythons_differ:
-        found["python"] = shell.python(node)
-    return found | {name: quoted(value.text) for name, value in node.env.items()}
+    return found | shell.differing(plan, node)
 
 
 def _assigned(words: Mapping[str, str]) -> str:

@@ -21,30 +21,30 @@ BYTES_MAX = 64 * 1024 * 1024
 def write(plan: LaunchPlan, folder: Path) -> list[str]:
     """Write the plan's files and plan.json; returns their names, in the order of use.
 
-    The folder is made beside its place and renamed into it. One that is there already is replaced if it is
+    The folder is made beside its final path and renamed into it. One that is there is replaced if it is
     empty, or holds an earlier plan that nobody has edited since. Raises InputError for any other, and where
     the file system does not let us.
     """
-    made = parts(plan)
-    texts = {part.name: part.text.encode("utf-8", "surrogateescape") for part in made}
-    runs = {part.name for part in made if part.runs}
+    files = parts(plan)
+    texts = {part.name: part.text.encode("utf-8", "surrogateescape") for part in files}
+    runs = {part.name for part in files if part.runs}
     sums = {name: hashlib.sha256(data).hexdigest() for name, data in texts.items()}
     texts[MANIFEST] = (json.dumps({**as_data(plan), "files": sums}, indent=2) + "\n").encode()
-    place = Path(os.path.abspath(folder))
-    beside = place.parent / f".{place.name[:100]}.{secrets.token_hex(8)}.tmp"
+    target = Path(os.path.abspath(folder))
+    temporary = target.parent / f".{target.name[:100]}.{secrets.token_hex(8)}.tmp"
     try:
-        replaces = _replaces(place)
-        beside.mkdir(mode=0o755)
+        replaces = _replaces(target)
+        temporary.mkdir(mode=0o755)
         try:
             for name, data in texts.items():
-                _put(beside / name, data, 0o755 if name in runs else 0o644)
-            _move(beside, place, replaces=replaces)
+                _put(temporary / name, data, 0o755 if name in runs else 0o644)
+            _move(temporary, target, replaces=replaces)
         except BaseException:
-            shutil.rmtree(beside, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
             raise
     except OSError as error:
         raise InputError(f"--write {folder}: {error.strerror or error}") from None
-    return [*(part.name for part in made), MANIFEST]
+    return [*(part.name for part in files), MANIFEST]
 
 
 def _put(path: Path, data: bytes, mode: int) -> None:
@@ -55,42 +55,42 @@ def _put(path: Path, data: bytes, mode: int) -> None:
         os.fsync(descriptor)
 
 
-def _move(made: Path, place: Path, *, replaces: bool) -> None:
+def _move(temporary: Path, target: Path, *, replaces: bool) -> None:
     if not replaces:
-        os.rename(made, place)  # an empty folder gives way, a full one does not
+        os.rename(temporary, target)  # an empty folder gives way, a full one does not
         return
-    old = made.with_suffix(".old")
-    os.rename(place, old)
+    old = temporary.with_suffix(".old")
+    os.rename(target, old)
     try:
-        os.rename(made, place)
+        os.rename(temporary, target)
     except OSError:
-        os.rename(old, place)
+        os.rename(old, target)
         raise
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _replaces(place: Path) -> bool:
+def _replaces(target: Path) -> bool:
     """Whether an earlier plan is there, which may go. Raises InputError for anything else, and OSError."""
-    if place.is_symlink() or (place.exists() and not place.is_dir()):
-        raise InputError(f"--write {place}: is there and no folder; name another one")
-    if not place.exists() or not any(place.iterdir()):
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        raise InputError(f"--write {target}: is there and no folder; name another one")
+    if not target.exists() or not any(target.iterdir()):
         return False
-    there = {entry.name: entry for entry in os.scandir(place)}
+    entries = {entry.name: entry for entry in os.scandir(target)}
     try:
-        sums = _sums(place / MANIFEST)
+        sums = _sums(target / MANIFEST)
     except (OSError, ValueError):
-        raise InputError(f"--write {place}: is not empty and no plan of ours; name another folder") from None
-    for name, entry in there.items():
+        raise InputError(f"--write {target}: is not empty and no plan of ours; name another folder") from None
+    for name, entry in entries.items():
         if name == MANIFEST:
             continue
         plain = entry.is_file(follow_symlinks=False)
         if (
             name not in sums
             or not plain
-            or hashlib.sha256((place / name).read_bytes()).hexdigest() != sums[name]
+            or hashlib.sha256((target / name).read_bytes()).hexdigest() != sums[name]
         ):
             what = "was edited since" if name in sums else "is not of the plan that is there"
-            raise InputError(f"--write {place}: {name!r} {what}; name another folder, or take it away")
+            raise InputError(f"--write {target}: {name!r} {what}; name another folder, or take it away")
     return True
 
 

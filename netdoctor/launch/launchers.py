@@ -19,38 +19,23 @@ from netdoctor.launch.values import PORT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launcher:
-    """parts: the files of a plan. shown: what is printed, where that is not the files one after another.
-
-    port: its usual one. script: the program where none is named. about: for help.
-    """
-
-    parts: Callable[[LaunchPlan], Parts]
-    about: str
-    shown: Callable[[LaunchPlan], str] | None = None
-    port: int = PORT
-    script: tuple[str, ...] = ("train.py",)
+    parts: Callable[[LaunchPlan], Parts]  # the files of a plan
+    printed: Callable[[LaunchPlan], str] | None = None  # what is, where not the files one after another
+    port: int = PORT  # the default one
+    script: tuple[str, ...] = ("train.py",)  # the program where none is named
 
 
 LAUNCHERS = {
-    "torchrun": Launcher(
-        parts=emit_torchrun.scripts,
-        shown=emit_torchrun.shown,
-        about="one text for all nodes, or a script each",
-    ),
-    "sbatch": Launcher(parts=emit_slurm.sbatch, about="a batch file: srun starts one torchrun a node"),
-    "srun": Launcher(parts=emit_slurm.srun, about="one task a process, ranks set inside srun"),
-    "deepspeed": Launcher(parts=emit_deepspeed.parts, about="hostfile, environment file and command"),
-    "accelerate": Launcher(parts=emit_accelerate.parts, about="a script for each node"),
-    "ray": Launcher(parts=emit_ray.ray, port=emit_ray.PORT, about="head, workers and their ports"),
-    "mpirun": Launcher(parts=emit_mpirun.parts, about="Open MPI's hostfile and command"),
-    "k8s": Launcher(parts=emit_k8s.parts, about="a service and an Indexed Job"),
-    "verl": Launcher(
-        parts=emit_ray.verl,
-        port=emit_ray.PORT,
-        script=("-m", "verl.trainer.main_ppo"),
-        about="Ray, and verl's own numbers",
-    ),
-    "roll": Launcher(parts=emit_ray.roll, port=emit_ray.PORT, about="a script for each node, and values"),
+    "torchrun": Launcher(parts=emit_torchrun.scripts, printed=emit_torchrun.printed),
+    "sbatch": Launcher(parts=emit_slurm.sbatch),
+    "srun": Launcher(parts=emit_slurm.srun),
+    "deepspeed": Launcher(parts=emit_deepspeed.parts),
+    "accelerate": Launcher(parts=emit_accelerate.parts),
+    "ray": Launcher(parts=emit_ray.ray, port=emit_ray.PORT),
+    "mpirun": Launcher(parts=emit_mpirun.parts),
+    "k8s": Launcher(parts=emit_k8s.parts),
+    "verl": Launcher(parts=emit_ray.verl, port=emit_ray.PORT, script=("-m", "verl.trainer.main_ppo")),
+    "roll": Launcher(parts=emit_ray.roll, port=emit_ray.PORT),
 }
 
 
@@ -62,10 +47,10 @@ def parts(plan: LaunchPlan) -> Parts:
 def text(plan: LaunchPlan) -> str:
     """What is printed. Raises InputError for a plan that the launcher cannot run."""
     launcher = LAUNCHERS[plan.options.launcher]
-    if launcher.shown is not None:
-        return launcher.shown(plan)
-    made = launcher.parts(plan)
-    if len(made) == 1:
-        return made[0].text
-    titled = (f"{shell.comment(f'---- {part.name}: {part.about}')}\n{part.text}" for part in made)
+    if launcher.printed is not None:
+        return launcher.printed(plan)
+    files = launcher.parts(plan)
+    if len(files) == 1:
+        return files[0].text
+    titled = (f"{shell.comment(f'---- {part.name}: {part.purpose}')}\n{part.text}" for part in files)
     return "\n".join([f"{shell.comment('several files; --write DIR makes them')}\n", *titled])

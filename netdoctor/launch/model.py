@@ -31,86 +31,75 @@ class Value:
         return f"{self.origin}: {self.source}"
 
 
-def measured(text: object, source: str) -> Value:
+def from_scan(text: object, source: str) -> Value:
     return Value(str(text), Origin.MEASURED, source)
 
 
-def given(text: object, source: str) -> Value:
+def from_user(text: object, source: str) -> Value:
     return Value(str(text), Origin.GIVEN, source)
 
 
-def guessed(text: object, source: str) -> Value:
+def guess(text: object, source: str) -> Value:
     return Value(str(text), Origin.GUESSED, source)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What a saved report knows of the nodes that are planned for.
+    """What a saved report knows of the nodes that are planned for."""
 
-    facts: as its scan found them, held to the rules for hosts files. finished: RFC 3339, UTC; age_s: since
-    then. state, headline: of its verdict. causes: their titles, those that fail first. good: nodes that it
-    calls healthy. ssh_port, user: what its scan used for nodes that say nothing of their own.
-    """
-
-    facts: Store
+    facts: Store  # as its scan found them, held to the rules for hosts files
     source: str
-    finished: str
-    age_s: float
-    state: str
+    finished: str  # RFC 3339, UTC
+    age_s: float  # since then
+    state: str  # of its verdict
     headline: str = ""
-    causes: tuple[str, ...] = ()
-    good: frozenset[str] = frozenset()
+    causes: tuple[str, ...] = ()  # their titles, those that fail first
+    good: frozenset[str] = frozenset()  # nodes that it calls healthy
+    # What its scan used for nodes that say nothing of their own.
     ssh_port: int | None = None
     user: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the user asks of a plan. script: the program's words, the first a ``.py`` file or a command.
-
-    nproc: processes on every node, None for what is there. port: of the rendezvous. env: NAME to value, for
-    the job. rdzv: ``c10d`` or ``static``. dp, tp, pp, batch, accum: sizes to multiply out. nodelist: whether
-    Slurm is to take the listed nodes, and not any. image: of containers.
-    """
+    """What the user asks of a plan."""
 
     launcher: str = "torchrun"
-    script: tuple[str, ...] = ("train.py",)
+    script: tuple[str, ...] = ("train.py",)  # its words, the first a ``.py`` file or a command
     script_is_given: bool = True
-    nproc: int | None = None
-    port: int | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
+    nproc: int | None = None  # processes on every node, None for what is there
+    port: int | None = None  # of the rendezvous
+    env: Mapping[str, str] = field(default_factory=dict)  # for the job
     debug: bool = False
-    rdzv: str = "c10d"
+    rdzv: str = "c10d"  # or static
+    # Sizes to multiply out: data, tensor and pipeline parallel; batch per process, accumulation steps.
     dp: int | None = None
     tp: int | None = None
     pp: int | None = None
     batch: int | None = None
     accum: int | None = None
     only_good: bool = False
-    nodelist: bool = True
+    nodelist: bool = True  # Slurm is to take the listed nodes, and not any
     job: str = "job1"
-    image: str | None = None
+    image: str | None = None  # of containers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanNode:
-    """One node. host, port, user: how ssh gets there. names: what it calls itself, or is taken to.
-
-    address: where its peers dial it, None where nobody looked. gpus: how many it has, None where unknown.
-    python: the interpreter of its ranks. env: what holds on this node alone.
-    """
+    """One node."""
 
     id: str
+    # How ssh gets there.
     host: str
     port: int | None
     user: str | None
     rank: int
     processes: Value
-    name: Value
-    address: Value | None = None
-    gpus: int | None = None
-    python: Value | None = None
-    env: Mapping[str, Value] = field(default_factory=dict)
+    name: Value  # what it calls itself, or is taken to
+    address: Value | None = None  # where its peers dial it, None where nobody looked
+    gpus: int | None = None  # how many it has, None where unknown
+    python: Value | None = None  # the interpreter of its ranks
+    env: Mapping[str, Value] = field(default_factory=dict)  # what holds on this node alone
 
     @property
     def count(self) -> int:
@@ -119,21 +108,16 @@ class PlanNode:
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchPlan:
-    """Everything that an emitter writes down.
-
-    env: of every node, by name. left_out: variables that could not be known, and why. head: the one line
-    about size and report. network: that holds the addresses of all nodes, empty where there is none or nobody
-    looked. remarks: what else the reader should know. arithmetic: sizes multiplied out.
-    """
+    """Everything that an emitter writes down."""
 
     options: Options
     nodes: tuple[PlanNode, ...]
-    env: Mapping[str, Value]
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    head: str = ""
-    network: str = ""
-    remarks: tuple[str, ...] = ()
-    arithmetic: tuple[str, ...] = ()
+    env: Mapping[str, Value]  # of every node
+    left_out: Mapping[str, str] = field(default_factory=dict)  # variables that could not be known, and why
+    head: str = ""  # the one line about size and report
+    network: str = ""  # that holds the addresses of all nodes, empty where there is none or nobody looked
+    remarks: tuple[str, ...] = ()  # what else the reader should know
+    arithmetic: tuple[str, ...] = ()  # sizes multiplied out
 
     # Asked for each node, and looked up once.
     @cached_property
@@ -198,16 +182,12 @@ class LaunchPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A text that an emitter writes. name: of its file with --write; about: what it is for.
+    """A text that an emitter writes."""
 
-    comment: what begins a comment there, empty where the format has none.
-    """
-
-    name: str
+    name: str  # of its file with --write
     text: str
-    about: str = ""
+    purpose: str
     runs: bool = False
-    comment: str = "#"
 
 
 Parts = Sequence[Part]

@@ -16,11 +16,11 @@ from netdoctor.launch.model import (
     Origin,
     PlanNode,
     Value,
-    given,
-    guessed,
-    measured,
+    from_scan,
+    from_user,
+    guess,
 )
-from netdoctor.launch.values import PORT, Seen, gpu_counts, settings
+from netdoctor.launch.values import PORT, ScanFacts, gpu_counts, settings
 from netdoctor.rules.variables import RANKS
 from netdoctor.text import age, clean, listing
 
@@ -34,7 +34,7 @@ def plan(
     options: Options,
     *,
     hosts: str,
-    usual_port: int = PORT,
+    default_port: int = PORT,
 ) -> LaunchPlan:
     """What to launch on these nodes, in rank order. hosts: what names them, for people.
 
@@ -47,13 +47,13 @@ def plan(
         targets = _good(targets, evidence, remarks)
     if not targets:
         raise InputError("no node is left to launch on")
-    seen = Seen([target.id for target in targets], evidence)
-    gpus = gpu_counts(seen)
+    facts = ScanFacts([target.id for target in targets], evidence)
+    gpus = gpu_counts(facts)
     found = settings(
-        targets, evidence, port=options.port, usual_port=usual_port, env=options.env, debug=options.debug
+        targets, evidence, port=options.port, default_port=default_port, env=options.env, debug=options.debug
     )
     nodes = tuple(
-        _node(rank, target, seen, gpus.get(target.id), found.own.get(target.id, {}), options, evidence)
+        _node(rank, target, facts, gpus.get(target.id), found.per_node.get(target.id, {}), options, evidence)
         for rank, target in enumerate(targets)
     )
     for node in nodes:
@@ -66,7 +66,7 @@ def plan(
         remarks.append(f"the report is {age(evidence.age_s)} old; scan again before a long job")
     if not options.script_is_given:
         remarks.append("the program is not known: --script 'train.py --its options'")
-    made = LaunchPlan(
+    launch_plan = LaunchPlan(
         options=options,
         nodes=nodes,
         env=found.env,
@@ -74,10 +74,10 @@ def plan(
         head=_head(nodes, hosts, evidence),
         network=found.network,
     )
-    arithmetic, warned = sizes(made)
-    remarks += [*_numbering(made), *warned, *_fits(made)]
-    said = tuple(clean(text, 600) for text in dict.fromkeys(remarks))
-    return replace(made, remarks=said, arithmetic=tuple(arithmetic))
+    arithmetic, warned = sizes(launch_plan)
+    remarks += [*_numbering(launch_plan), *warned, *_fits(launch_plan)]
+    cleaned = tuple(clean(text, 600) for text in dict.fromkeys(remarks))
+    return replace(launch_plan, remarks=cleaned, arithmetic=tuple(arithmetic))
 
 
 def _numbering(plan: LaunchPlan) -> list[str]:
@@ -128,13 +128,13 @@ def _good(targets: Sequence[Target], evidence: Evidence | None, remarks: list[st
 def _node(
     rank: int,
     target: Target,
-    seen: Seen,
+    facts: ScanFacts,
     gpus: Value | None,
-    own: Mapping[str, Value],
+    env: Mapping[str, Value],
     options: Options,
     evidence: Evidence | None,
 ) -> PlanNode:
-    address = seen.addresses.get(target.id)
+    address = facts.addresses.get(target.id)
     return PlanNode(
         id=target.id,
         host=target.host,
@@ -142,30 +142,30 @@ def _node(
         user=target.user or (evidence.user if evidence else None),
         rank=rank,
         processes=_processes(target, gpus, options),
-        name=_name(target, seen),
-        address=measured(address, f"{target.id} has it") if address else None,
+        name=_name(target, facts),
+        address=from_scan(address, f"{target.id} has it") if address else None,
         gpus=int(gpus.text) if gpus else target.gpus or target.slots,
-        python=_python(target, seen),
-        env=own,
+        python=_python(target, facts),
+        env=env,
     )
 
 
 def _processes(target: Target, gpus: Value | None, options: Options) -> Value:
     """How many processes a node runs. Raises InputError for more than it has GPUs, where it has some."""
-    there = int(gpus.text) if gpus else None
+    count = int(gpus.text) if gpus else None
     if options.nproc is not None:
-        if there and options.nproc > there and gpus:
+        if count and options.nproc > count and gpus:
             raise InputError(f"--nproc {options.nproc}: {gpus.source}, and each process needs one of its own")
-        return given(options.nproc, "--nproc")
+        return from_user(options.nproc, "--nproc")
     listed = target.slots or target.gpus
-    if there and gpus and (listed is None or there < listed):
+    if count and gpus and (listed is None or count < listed):
         return gpus
     if listed is not None:
         where = f"{target.source}, line {target.line}" if target.line else target.source
-        return given(listed, where or "the host list")
+        return from_user(listed, where or "the host list")
     if gpus:
-        return guessed(1, f"{gpus.source}: one process")
-    return guessed(1, f"GPUs of {target.id} are not known: scan, write slots= behind the host, or --nproc N")
+        return guess(1, f"{gpus.source}: one process")
+    return guess(1, f"GPUs of {target.id} are not known: scan, write slots= behind the host, or --nproc N")
 
 
 def _count_remarks(target: Target, node: PlanNode) -> list[str]:
@@ -175,22 +175,22 @@ def _count_remarks(target: Target, node: PlanNode) -> list[str]:
     return []
 
 
-def _name(target: Target, seen: Seen) -> Value:
+def _name(target: Target, facts: ScanFacts) -> Value:
     """What `hostname` prints on the node."""
-    host = seen.of("host").get(target.id)
+    host = facts.group("host").get(target.id)
     if host is not None and host.hostname:
-        return measured(host.hostname, "what it calls itself")
-    return guessed(target.host, "the host as listed")
+        return from_scan(host.hostname, "what it calls itself")
+    return guess(target.host, "the host as listed")
 
 
-def _python(target: Target, seen: Seen) -> Value | None:
+def _python(target: Target, facts: ScanFacts) -> Value | None:
     """The interpreter that has torch there."""
-    software = seen.of("software").get(target.id)
-    seen_there = software.executable if software is not None and software.torch else ""
-    if target.python and is_python_path(target.python) and target.python != seen_there:
-        return given(target.python, target.source or "--python")
-    if software is not None and software.torch and is_python_path(seen_there):
-        return measured(seen_there, f"has torch {software.torch.version}")
+    software = facts.group("software").get(target.id)
+    measured = software.executable if software is not None and software.torch else ""
+    if target.python and is_python_path(target.python) and target.python != measured:
+        return from_user(target.python, target.source or "--python")
+    if software is not None and software.torch and is_python_path(measured):
+        return from_scan(measured, f"has torch {software.torch.version}")
     return None
 
 
@@ -287,9 +287,9 @@ def _crossing(plan: LaunchPlan, tp: int) -> tuple[int, list[str]] | None:
     return None
 
 
-def _would_fit(plan: LaunchPlan, asked: int) -> str:
-    one = next((node for node in plan.nodes if node.gpus and node.gpus >= asked), None)
-    return f"; {asked} would fit on {one.id} alone" if one and len(plan.nodes) > 1 else ""
+def _would_fit(plan: LaunchPlan, needed: int) -> str:
+    one = next((node for node in plan.nodes if node.gpus and node.gpus >= needed), None)
+    return f"; {needed} would fit on {one.id} alone" if one and len(plan.nodes) > 1 else ""
 
 
 def _fits(plan: LaunchPlan) -> list[str]:

@@ -1,9 +1,9 @@
 """POSIX shell text. Every word that is not ours is quoted, every comment is one inert line."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from netdoctor.launch.model import LaunchPlan, PlanNode, Value
+from netdoctor.launch.model import LaunchPlan, Part, Parts, PlanNode, Value
 from netdoctor.text import clean, quoted
 
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
@@ -17,6 +17,14 @@ def text(lines: Iterable[str]) -> str:
 def file_name(node: PlanNode, ending: str) -> str:
     """A name for the node's file that no other node of the plan has."""
     return f"{node.rank:03d}-{re.sub(r'[^A-Za-z0-9._-]', '_', node.id)}.{ending}"
+
+
+def node_scripts(plan: LaunchPlan, write: Callable[[LaunchPlan, PlanNode], str]) -> Parts:
+    """A script for each node."""
+    return [
+        Part(name=file_name(node, "sh"), text=write(plan, node), purpose=f"on {node.id}", runs=True)
+        for node in plan.nodes
+    ]
 
 
 def comment(text: str) -> str:
@@ -52,10 +60,9 @@ def of_single_nodes(plan: LaunchPlan) -> list[str]:
 
 def opening(plan: LaunchPlan) -> list[str]:
     """The head line, remarks and arithmetic, as comments."""
-    lines = [comment(plan.head)]
-    lines += [comment(text) for text in plan.arithmetic]
-    lines += [comment(f"note: {text}") for text in plan.remarks]
-    return lines
+    return [
+        comment(text) for text in (plan.head, *plan.arithmetic, *(f"note: {one}" for one in plan.remarks))
+    ]
 
 
 def command(words: Sequence[str], indent: str = "") -> str:
@@ -67,6 +74,14 @@ def command(words: Sequence[str], indent: str = "") -> str:
             lines.append(f"{indent}    ")
         lines[-1] += f"{word} "
     return "\n".join(line.rstrip(" ") for line in lines)
+
+
+def differing(plan: LaunchPlan, node: PlanNode) -> dict[str, str]:
+    """What differs from node to node, quoted, by the name of its variable; the same names for all of them."""
+    found = {} if plan.is_even else {"nproc": str(node.count)}
+    if plan.pythons_differ:
+        found["python"] = python(node)
+    return found | {name: quoted(value.text) for name, value in node.env.items()}
 
 
 def script(plan: LaunchPlan) -> list[str]:
@@ -90,16 +105,15 @@ def program(plan: LaunchPlan, node: PlanNode) -> list[str]:
 
 def names_of(node: PlanNode) -> list[str]:
     """Patterns for `case` of what the node may call itself, short or with its domain."""
-    found = [node.name.text, node.id, node.host]
-    plain = dict.fromkeys(name for name in found if _PLAIN.fullmatch(name) and not _is_address(name))
-    patterns = [quoted(name) for name in plain]
+    names = dict.fromkeys(
+        name
+        for name in (node.name.text, node.id, node.host)
+        if _PLAIN.fullmatch(name) and not re.fullmatch(r"[0-9.]+", name)
+    )
+    patterns = [quoted(name) for name in names]
     if node.name.origin != "measured":
-        patterns += [f"{quoted(name)}.*" for name in plain]
+        patterns += [f"{quoted(name)}.*" for name in names]
     return patterns
-
-
-def _is_address(name: str) -> bool:
-    return re.fullmatch(r"[0-9.]+", name) is not None
 
 
 def case(word: str, rows: Iterable[tuple[PlanNode, str]], other: str = "") -> list[str] | None:
@@ -108,11 +122,11 @@ def case(word: str, rows: Iterable[tuple[PlanNode, str]], other: str = "") -> li
     other: what anybody else does.
     """
     lines = [f'case "{word}" in']
-    met: set[str] = set()
+    used: set[str] = set()
     for node, does in rows:
         patterns = names_of(node)
-        if not patterns or met & set(patterns):
+        if not patterns or used & set(patterns):
             return None
-        met |= set(patterns)
+        used |= set(patterns)
         lines.append(f"{'|'.join(patterns)}) {does} ;;")
     return [*lines, *([f"*) {other} ;;"] if other else []), "esac"]

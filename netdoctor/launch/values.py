@@ -6,13 +6,12 @@ from functools import cached_property
 from typing import Any
 
 from netdoctor.advice import propose_hcas, propose_ifname
-from netdoctor.facts.base import Missing
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.net import NetFacts, PortMatrix
 from netdoctor.facts.software import Job
 from netdoctor.inventory import Target
 from netdoctor.inventory.nodeset import fold
-from netdoctor.launch.model import Evidence, Value, given, guessed, measured
+from netdoctor.launch.model import Evidence, Value, from_scan, from_user, guess
 from netdoctor.rules import gloo
 from netdoctor.rules.addresses import network, parse, rows_of
 from netdoctor.rules.local_ports import hands_out
@@ -26,6 +25,7 @@ from netdoctor.rules.nccl_ib import (
 from netdoctor.rules.paths import release
 from netdoctor.rules.variables import effective_env, values
 from netdoctor.rules.versions import at_least
+from netdoctor.store import Store
 from netdoctor.text import is_ifname
 
 PORT = 29500
@@ -37,41 +37,35 @@ DEBUG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV", "TORCH_DISTR
 
 @dataclass(slots=True)
 class Settings:
-    """env: for all nodes; own: for single ones; left_out: what is not known, and why; remarks: for people.
+    """The variables of a job."""
 
-    network: that holds the addresses of all nodes, empty where none does.
-    """
-
-    env: dict[str, Value] = field(default_factory=dict)
-    own: dict[str, dict[str, Value]] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
-    remarks: list[str] = field(default_factory=list)
-    network: str = ""
+    env: dict[str, Value] = field(default_factory=dict)  # for all nodes
+    per_node: dict[str, dict[str, Value]] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)  # what is not known, and why
+    remarks: list[str] = field(default_factory=list)  # for people
+    network: str = ""  # that holds the addresses of all nodes, empty where none does
 
 
-class Seen:
+class ScanFacts:
     """The facts of a report about some nodes, by group; empty without a report."""
 
     def __init__(self, nodes: Sequence[str], evidence: Evidence | None) -> None:
         self.nodes = list(nodes)
-        self._facts = evidence.facts if evidence else None
-        job = self._facts.cluster_fact("job") if self._facts else None
+        self.store = evidence.facts if evidence else Store()
+        job = self.store.cluster_fact("job")
         self.job = job if isinstance(job, Job) else Job()
         self._groups: dict[str, dict[str, Any]] = {}
 
-    def of(self, group: str) -> dict[str, Any]:
-        if group not in self._groups:
-            self._groups[group] = self._facts.present(group, self.nodes) if self._facts else {}
-        return self._groups[group]
-
-    def cluster_fact(self, group: str) -> Any:
-        found = self._facts.cluster_fact(group) if self._facts else None
-        return None if isinstance(found, Missing) else found
+    def group(self, name: str) -> dict[str, Any]:
+        """The nodes that have this fact."""
+        if name not in self._groups:
+            self._groups[name] = self.store.present(name, self.nodes)
+        return self._groups[name]
 
     @cached_property
     def addresses(self) -> dict[str, str]:
         """Where peers dial each node, where the node has that address."""
-        nets = self.of("net")
+        nets = self.group("net")
         dialled = self.job.data_addresses
         return {n: dialled[n] for n in self.nodes if n in dialled and n in nets and _row(nets[n], dialled[n])}
 
@@ -81,110 +75,119 @@ def settings(
     evidence: Evidence | None,
     *,
     port: int | None = None,
-    usual_port: int = PORT,
+    default_port: int = PORT,
     env: Mapping[str, str] | None = None,
     debug: bool = False,
 ) -> Settings:
     """The variables of a job on these nodes, the first of which has rank 0.
 
-    port, env: what the user says; it counts, whatever was measured. usual_port: where nothing is known.
+    port, env: what the user says; it counts, whatever was measured. default_port: where nothing is known.
     """
-    said = {name: given(text, "--env") for name, text in (env or {}).items()}
+    user_values = {name: from_user(text, "--env") for name, text in (env or {}).items()}
     if port is not None:
-        said["MASTER_PORT"] = given(port, "--port")
-    seen = Seen([target.id for target in targets], evidence)
+        user_values["MASTER_PORT"] = from_user(port, "--port")
+    facts = ScanFacts([target.id for target in targets], evidence)
     found = Settings()
-    found.env["MASTER_ADDR"] = master_addr(targets, seen)
-    found.env["MASTER_PORT"] = _port(targets[0], seen, usual_port, found.remarks)
+    found.env["MASTER_ADDR"] = master_addr(targets, facts)
+    found.env["MASTER_PORT"] = _port(targets[0], facts, default_port, found.remarks)
     if debug:
-        found.env |= {name: given(text, "--debug") for name, text in DEBUG.items()}
-    nets, addresses = seen.of("net"), seen.addresses
+        found.env |= {name: from_user(text, "--debug") for name, text in DEBUG.items()}
+    nets, addresses = facts.group("net"), facts.addresses
     networks = {str(network(_row(nets[node], address))) for node, address in addresses.items()}
     if len(addresses) == len(targets) and len(networks) == 1:
         found.network = networks.pop()
-    _nccl(seen, found)
-    _gloo(seen, found)
-    for name in said:
+    _nccl(facts, found)
+    _gloo(facts, found)
+    for name in user_values:
         found.left_out.pop(name, None)
-        for own in found.own.values():
-            own.pop(name, None)
-    for name, was in seen.job.env.items():
+        for per_node in found.per_node.values():
+            per_node.pop(name, None)
+    for name, was in facts.job.env.items():
         proposed = found.env.get(name)
-        if name in (*NCCL, "GLOO_SOCKET_IFNAME") and proposed and proposed.text != was and name not in said:
-            where = seen.job.env_from.get(name, "the job's environment")
+        if (
+            name in (*NCCL, "GLOO_SOCKET_IFNAME")
+            and proposed
+            and proposed.text != was
+            and name not in user_values
+        ):
+            where = facts.job.env_from.get(name, "the job's environment")
             found.remarks.append(f"{where} has {name}={was}; what follows replaces it")
-    found.env |= said
+    found.env |= user_values
     return found
 
 
-def master_addr(targets: Sequence[Target], seen: Seen) -> Value:
+def master_addr(targets: Sequence[Target], facts: ScanFacts) -> Value:
     """Where the other nodes find rank 0's."""
     first = targets[0]
-    address = seen.addresses.get(first.id)
+    address = facts.addresses.get(first.id)
     if address is None:
-        why = "nobody looked whether the others reach it" if seen.of("net") else "no report has its address"
-        return guessed(first.host, f"the first host as listed; {why}")
-    others = [node for node in seen.nodes if node != first.id]
-    ports = seen.cluster_fact("ports")
+        why = (
+            "nobody looked whether the others reach it" if facts.group("net") else "no report has its address"
+        )
+        return guess(first.host, f"the first host as listed; {why}")
+    others = [node for node in facts.nodes if node != first.id]
+    ports = facts.store.cluster_fact("ports")
     if not others or not isinstance(ports, PortMatrix):
-        return measured(address, f"{first.id} has it; nobody tried to reach it")
+        return from_scan(address, f"{first.id} has it; nobody tried to reach it")
     came: dict[str, bool] = {}
     for probe in ports.probes:
         if probe.dst == first.id and parse(probe.address) == parse(address) and probe.src in others:
             came[probe.src] = came.get(probe.src, True) and probe.outcome == "open"
     cut = [node for node, open_ in came.items() if not open_]
     if cut:
-        return measured(address, f"{first.id} has it, but {fold(cut, 60)} did not reach it")
+        return from_scan(address, f"{first.id} has it, but {fold(cut, 60)} did not reach it")
     if len(came) < len(others):
-        return measured(address, f"{first.id} has it, {len(came)} of {len(others)} other nodes tried it")
-    return measured(address, f"{first.id} has it, all other nodes reached it")
+        return from_scan(address, f"{first.id} has it, {len(came)} of {len(others)} other nodes tried it")
+    return from_scan(address, f"{first.id} has it, all other nodes reached it")
 
 
-def _port(first: Target, seen: Seen, usual: int, remarks: list[str]) -> Value:
+def _port(first: Target, facts: ScanFacts, default: int, remarks: list[str]) -> Value:
     """A port for the rendezvous on rank 0's node."""
-    holder = seen.of("port_holder").get(first.id)
-    net = seen.of("net").get(first.id)
+    holder = facts.group("port_holder").get(first.id)
+    net = facts.group("net").get(first.id)
     net = net or NetFacts(netdevs=(), addresses=())
     low, high = net.ephemeral_ports
     if holder is None:
-        return guessed(usual, "the usual one; nobody looked whether it is free")
+        return guess(default, "the usual one; nobody looked whether it is free")
     looked_at = holder.port
     if holder.listeners or holder.bind_error:
         who = holder.listeners[0].process if holder.listeners else None
-        other = next((p for p in (usual, *OTHER_PORTS) if p != looked_at and not hands_out(net, p)), usual)
+        other = next(
+            (p for p in (default, *OTHER_PORTS) if p != looked_at and not hands_out(net, p)), default
+        )
         by = who or "another process"
-        return guessed(other, f"{looked_at} is taken on {first.id} by {by}; nobody looked at {other}")
-    if looked_at != seen.job.master_port or usual not in (PORT, looked_at):
-        return guessed(usual, f"the usual one; the scan looked at {looked_at}")
+        return guess(other, f"{looked_at} is taken on {first.id} by {by}; nobody looked at {other}")
+    if looked_at != facts.job.master_port or default not in (PORT, looked_at):
+        return guess(default, f"the usual one; the scan looked at {looked_at}")
     if hands_out(net, looked_at):
         where = f"the ephemeral range {low}-{high} of {first.id}"
         remarks.append(f"port {looked_at} is in {where}: any connection may take it")
-        return measured(looked_at, f"was free on {first.id}, inside the ephemeral range {low}-{high}")
+        return from_scan(looked_at, f"was free on {first.id}, inside the ephemeral range {low}-{high}")
     side = "reserved in" if low <= looked_at <= high else "outside"
-    return measured(looked_at, f"was free on {first.id}, {side} the ephemeral range {low}-{high}")
+    return from_scan(looked_at, f"was free on {first.id}, {side} the ephemeral range {low}-{high}")
 
 
-def gpu_counts(seen: Seen) -> dict[str, Value]:
+def gpu_counts(facts: ScanFacts) -> dict[str, Value]:
     """How many GPUs a process of the job would see on each node; nodes that do not say are left out."""
     found: dict[str, Value] = {}
-    for node, gpu in seen.of("gpu").items():
+    for node, gpu in facts.group("gpu").items():
         working = [device for device in gpu.devices if device.error is None]
         lost = len(gpu.devices) - len(working)
-        chosen = seen.job.env.get("CUDA_VISIBLE_DEVICES", gpu.cuda_visible_devices)
+        chosen = facts.job.env.get("CUDA_VISIBLE_DEVICES", gpu.cuda_visible_devices)
         if gpu.nvml == "ok":
             count, source = len(working), f"{len(working)} GPUs answer on {node}"
             if lost:
                 source += f", {lost} do not"
-            if chosen is not None and len(_listed(chosen)) < count:
-                count = len(_listed(chosen))
+            if chosen is not None and len(_visible_devices(chosen)) < count:
+                count = len(_visible_devices(chosen))
                 source = f"CUDA_VISIBLE_DEVICES shows {count} of {len(working)} GPUs of {node}"
-            found[node] = measured(count, source)
+            found[node] = from_scan(count, source)
         elif not _has_gpus(gpu):
-            found[node] = measured(0, f"no GPU on {node}")
+            found[node] = from_scan(0, f"no GPU on {node}")
     return found
 
 
-def _listed(text: str) -> list[str]:
+def _visible_devices(text: str) -> list[str]:
     """The devices that CUDA takes from its list: up to the first -1."""
     found: list[str] = []
     for word in text.split(","):
@@ -198,71 +201,71 @@ def _has_gpus(gpu: GpuFacts) -> bool:
     return bool(gpu.devices or gpu.pci or gpu.device_nodes)
 
 
-def _nccl(seen: Seen, found: Settings) -> None:
-    nets, gpus = seen.of("net"), seen.of("gpu")
-    if reason := _unknown(seen, nets):
+def _nccl(facts: ScanFacts, found: Settings) -> None:
+    nets, gpus = facts.group("net"), facts.group("gpu")
+    if reason := _unknown(facts, nets):
         found.left_out |= dict.fromkeys(NCCL, reason)
         return
-    if len(gpus) == len(seen.nodes) and not any(map(_has_gpus, gpus.values())):
+    if len(gpus) == len(facts.nodes) and not any(map(_has_gpus, gpus.values())):
         found.left_out |= dict.fromkeys(NCCL, "no node has a GPU, so that nothing uses NCCL")
         return
-    software, answers, logins = seen.of("software"), seen.of("nccl_answer"), seen.of("env")
-    versions = {node: release(software.get(node), answers.get(node)) for node in seen.nodes}
-    envs = {n: values(effective_env(logins.get(n), seen.job, versions[n])) for n in seen.nodes}
-    proposal = propose_ifname(nets, envs, versions, seen.job.data_addresses)
+    software, answers, logins = facts.group("software"), facts.group("nccl_answer"), facts.group("env")
+    versions = {node: release(software.get(node), answers.get(node)) for node in facts.nodes}
+    envs = {n: values(effective_env(logins.get(n), facts.job, versions[n])) for n in facts.nodes}
+    proposal = propose_ifname(nets, envs, versions, facts.job.data_addresses)
     name = "NCCL_SOCKET_IFNAME"
     if proposal is None:
         found.left_out[name] = "no value gives every node an address that its peers share a network with"
     elif proposal.value is not None:
         networks = {str(network(row)) for row in proposal.addresses.values()}
         where = networks.pop() if len(networks) == 1 else "the address that peers dial"
-        found.env[name] = measured(proposal.value, f"one value that selects {where} on every node")
+        found.env[name] = from_scan(proposal.value, f"one value that selects {where} on every node")
     else:
         for node, value in proposal.per_node.items():
-            found.own.setdefault(node, {})[name] = measured(
+            found.per_node.setdefault(node, {})[name] = from_scan(
                 value, f"selects {proposal.addresses[node].address}"
             )
-    _hcas(seen, found, envs, versions)
+    _hcas(facts, found, envs, versions)
 
 
-def _hcas(seen: Seen, found: Settings, envs: Mapping[str, Mapping[str, str]], versions: Any) -> None:
-    rdma = seen.of("rdma")
-    off = {word for node in seen.nodes if (word := switched_off_by(envs[node], versions[node]))}
-    if reason := _unknown(seen, rdma) or (f"{off.pop()} keeps NCCL from HCAs" if off else ""):
+def _hcas(facts: ScanFacts, found: Settings, envs: Mapping[str, Mapping[str, str]], versions: Any) -> None:
+    rdma = facts.group("rdma")
+    off = {word for node in facts.nodes if (word := switched_off_by(envs[node], versions[node]))}
+    if reason := _unknown(facts, rdma) or (f"{off.pop()} keeps NCCL from HCAs" if off else ""):
         found.left_out |= dict.fromkeys(NCCL[1:], reason)
         return
     hcas = {node: facts.hcas for node, facts in rdma.items()}
-    usable = {node: selected_ports(hcas[node], None, versions[node]) for node in seen.nodes}
+    usable = {node: selected_ports(hcas[node], None, versions[node]) for node in facts.nodes}
     without = [node for node, ports in usable.items() if not ports]
     value = propose_hcas(hcas, one_layer=True) if not without else None
     if value is None:
         reason = f"no active port that NCCL could use on {fold(without, 60)}" if without else "no list fits"
         found.left_out |= dict.fromkeys(NCCL[1:], reason)
         return
-    chosen = {node: selected_ports(hcas[node], value, versions[node]) for node in seen.nodes}
+    chosen = {node: selected_ports(hcas[node], value, versions[node]) for node in facts.nodes}
     layer = next(iter(chosen.values()))[0][1].link_layer
-    found.env["NCCL_IB_HCA"] = measured(value, f"active {layer} ports on every node")
+    found.env["NCCL_IB_HCA"] = from_scan(value, f"active {layer} ports on every node")
     name = "NCCL_IB_GID_INDEX"
     if layer != "Ethernet":
         return
     ports = {(node, port.name): port for node, picked in chosen.items() for _, port in picked}
-    if all(versions[node] and at_least(versions[node], GID_SCAN_SINCE) for node in seen.nodes):
-        taken = {choose_gid_index(port, envs[node], versions[node]) for (node, _), port in ports.items()}
-        shown = f" (index {taken.pop()})" if len(taken) == 1 else ""
-        found.left_out[name] = f"NCCL 2.21 and newer find the RoCE v2 row by themselves{shown}"
+    if all(versions[node] and at_least(versions[node], GID_SCAN_SINCE) for node in facts.nodes):
+        indices = {choose_gid_index(port, envs[node], versions[node]) for (node, _), port in ports.items()}
+        index = f" (index {indices.pop()})" if len(indices) == 1 else ""
+        found.left_out[name] = f"NCCL 2.21 and newer find the RoCE v2 row by themselves{index}"
         return
     rows = [{gid.index for gid in routable_gids(port)} for port in ports.values()]
     shared = set.intersection(*rows)
     if shared:
-        found.env[name] = measured(min(shared), "a RoCE v2 row with an IPv4 address on every port")
+        found.env[name] = from_scan(min(shared), "a RoCE v2 row with an IPv4 address on every port")
     else:
         found.left_out[name] = "no GID index is a RoCE v2 row with an IPv4 address on every port"
 
 
-def _gloo(seen: Seen, found: Settings) -> None:
+def _gloo(facts: ScanFacts, found: Settings) -> None:
     """The exact interface that holds the address which peers dial, where gloo would take that one of it."""
-    name, addresses, nets = "GLOO_SOCKET_IFNAME", seen.addresses, seen.of("net")
-    if reason := _unknown(seen, addresses):
+    name, addresses, nets = "GLOO_SOCKET_IFNAME", facts.addresses, facts.group("net")
+    if reason := _unknown(facts, addresses):
         found.left_out[name] = reason
         return
     chosen: dict[str, str] = {}
@@ -272,21 +275,23 @@ def _gloo(seen: Seen, found: Settings) -> None:
         devices = gloo.choose(nets[node], None, {name: row.ifname}) if row and is_ifname(row.ifname) else ()
         if row and [device.address for device in devices] == [row.address]:
             chosen[node] = row.ifname
-    missing = [node for node in seen.nodes if node not in chosen]
+    missing = [node for node in facts.nodes if node not in chosen]
     if missing:
         found.left_out[name] = f"no name gives gloo the address that peers dial on {fold(missing, 60)}"
     elif len(set(chosen.values())) == 1:
-        found.env[name] = measured(chosen[seen.nodes[0]], "holds the address that peers dial, on every node")
+        found.env[name] = from_scan(
+            chosen[facts.nodes[0]], "holds the address that peers dial, on every node"
+        )
     else:
         for node, ifname in chosen.items():
-            found.own.setdefault(node, {})[name] = measured(ifname, f"holds {addresses[node]}")
+            found.per_node.setdefault(node, {})[name] = from_scan(ifname, f"holds {addresses[node]}")
 
 
-def _unknown(seen: Seen, have: Mapping[str, Any]) -> str:
+def _unknown(facts: ScanFacts, have: Mapping[str, Any]) -> str:
     """Why nothing can be said of all nodes; empty where all are in `have`."""
     if not have:
         return "not measured"
-    missing = [node for node in seen.nodes if node not in have]
+    missing = [node for node in facts.nodes if node not in have]
     return f"not measured on {fold(missing, 60)}" if missing else ""
 
 
