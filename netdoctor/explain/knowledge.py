@@ -6,12 +6,15 @@ docs/explain-knowledge.md describes the form for whoever adds a cause.
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import structs
 
 from netdoctor.explain.literals import required
 
@@ -108,52 +111,66 @@ def load(folder: Path = FOLDER) -> Knowledge:
 
 def read(data: dict[str, Any], name: str) -> tuple[Known | None, list[Pattern]]:
     """One file's content; no cause where it has no label, as the files of shared lines."""
-    label = data.get("label", "")
+    try:
+        file = msgspec.convert(data, type=_File)
+    except msgspec.ValidationError as error:
+        raise KnowledgeError(f"{name}: {error}") from None
+    label = file.label
     if label and name != f"{label}.toml":
         raise KnowledgeError(f"{name}: the file of {label} is called {label}.toml")
-    _keys(name, data, {*_TEXTS, *_LISTS, "pattern"} if label else {"pattern"})
-    known = None
-    if label:
-        fields: dict[str, Any] = {key: _text(name, data, key) for key in _TEXTS}
-        fields |= {key: _list(name, data, key) for key in _LISTS}
-        known = Known(**fields)
-    return known, list(_patterns(data.get("pattern", []), label, name))
+    fields = {key: value for key, value in structs.asdict(file).items() if key != "pattern"}
+    if any(fields.values()) and not (label and file.title and file.why):
+        raise KnowledgeError(f"{name}: label, title and why belong to every cause")
+    patterns = [_pattern(row, label, name, number) for number, row in enumerate(file.pattern, 1)]
+    return (Known(**{**fields, "why": file.why.strip("\n")}) if label else None), patterns
 
 
-_TEXTS = ("label", "title", "why")
-_LISTS = ("words", "checks", "causes", "fix_from", "fix")
-_PATTERN_TEXTS = ("id", "regex", "line", "source", "releases", "role", "example_of")
-_PATTERN_TABLES = ("admits", "supports", "against")
-_PATTERN_OTHERS = ("needs", "differs", "retried", "rank", "percent")
+_Text = Annotated[str, msgspec.Meta(pattern=r"\S")]
+_Percents = dict[str, Annotated[int, msgspec.Meta(ge=1, le=CERTAIN)]]
 
 
-def _patterns(tables: Any, label: str, name: str) -> Iterator[Pattern]:
-    for number, table in enumerate(tables, 1):
-        where = f"{name}: pattern {number}"
-        _keys(where, table, {*_PATTERN_TEXTS, *_PATTERN_TABLES, *_PATTERN_OTHERS})
-        role = _role(where, table.get("role", "cause"))
-        admits = _table(where, table, "admits")
-        if label and label not in admits and role in (Role.CAUSE, Role.SYMPTOM):
-            admits[label] = int(table.get("percent", CERTAIN if role is Role.CAUSE else 30))
-        regex, letters = _regex(where, _text(where, table, "regex"))
-        yield Pattern(
-            id=table.get("id", f"{name.removesuffix('.toml')}:{number}"),
-            label=label,
-            regex=regex,
-            letters=letters,
-            role=role,
-            admits=admits,
-            supports=_table(where, table, "supports"),
-            against=_table(where, table, "against"),
-            needs=_list(where, table, "needs"),
-            differs=bool(table.get("differs", False)),
-            retried=bool(table.get("retried", False)),
-            rank=table.get("rank"),
-            line=_text(where, table, "line"),
-            source=_text(where, table, "source"),
-            releases=table.get("releases", ""),
-            example_of=table.get("example_of", ""),
-        )
+class _Row(msgspec.Struct, forbid_unknown_fields=True):
+    """A pattern as it stands in a file: the fields of Pattern. percent: of the file's own label."""
+
+    regex: _Text
+    line: _Text
+    source: _Text
+    id: str = ""
+    role: Role = Role.CAUSE
+    admits: _Percents = {}
+    percent: int | None = None
+    supports: _Percents = {}
+    against: _Percents = {}
+    needs: tuple[str, ...] = ()
+    differs: bool = False
+    retried: bool = False
+    rank: int | None = None
+    releases: str = ""
+    example_of: str = ""
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    """A file: the fields of Known, and patterns."""
+
+    label: str = ""
+    title: str = ""
+    why: str = ""
+    words: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
+    causes: tuple[str, ...] = ()
+    fix_from: tuple[str, ...] = ()
+    fix: tuple[str, ...] = ()
+    pattern: list[_Row] = []
+
+
+def _pattern(row: _Row, label: str, name: str, number: int) -> Pattern:
+    fields = structs.asdict(row)
+    percent = fields.pop("percent")
+    if label and label not in row.admits and row.role in (Role.CAUSE, Role.SYMPTOM):
+        fields["admits"] = {**row.admits, label: percent or (CERTAIN if row.role is Role.CAUSE else 30)}
+    fields["id"] = row.id or f"{name.removesuffix('.toml')}:{number}"
+    fields["regex"], letters = _regex(f"{name}: pattern {number}", row.regex)
+    return Pattern(**fields, label=label, letters=letters)
 
 
 def _regex(where: str, text: str) -> tuple[re.Pattern[str], frozenset[str]]:
@@ -166,44 +183,6 @@ def _regex(where: str, text: str) -> tuple[re.Pattern[str], frozenset[str]]:
             f"{where}: every match of the regex must hold {LEAST_LETTERS} fixed letters from g to z in a row"
         )
     return regex, letters
-
-
-def _role(where: str, text: str) -> Role:
-    try:
-        return Role(text)
-    except ValueError:
-        raise KnowledgeError(f"{where}: role is one of {', '.join(Role)}, not {text!r}") from None
-
-
-def _keys(where: str, table: Mapping[str, Any], allowed: set[str]) -> None:
-    strange = sorted(table.keys() - allowed)
-    if strange:
-        raise KnowledgeError(
-            f"{where}: {strange[0]!r} is no key here; there are: {', '.join(sorted(allowed))}"
-        )
-
-
-def _text(where: str, table: Mapping[str, Any], key: str) -> str:
-    value = table.get(key)
-    if not isinstance(value, str) or not value.strip():
-        raise KnowledgeError(f"{where}: {key} is a text, and needed")
-    return value.strip("\n")
-
-
-def _list(where: str, table: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    value = table.get(key, [])
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise KnowledgeError(f"{where}: {key} is a list of texts")
-    return tuple(value)
-
-
-def _table(where: str, table: Mapping[str, Any], key: str) -> dict[str, int]:
-    value = table.get(key, {})
-    if not isinstance(value, dict) or not all(
-        isinstance(v, int) and 0 < v <= CERTAIN for v in value.values()
-    ):
-        raise KnowledgeError(f"{where}: {key} is a table of labels and percentages from 1 to 100")
-    return dict(value)
 
 
 def _complete(causes: Mapping[str, Known], patterns: list[Pattern]) -> None:

@@ -127,17 +127,17 @@ def test_every_file_has_a_source(known: Knowledge) -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        ({"label": "x", "title": "t", "why": "w", "colour": "red"}, "'colour' is no key"),
+        ({"label": "x", "title": "t", "why": "w", "colour": "red"}, "unknown field `colour`"),
         ({"pattern": [{"regex": "(", "line": "l", "source": "s"}]}, "regex:"),
         ({"pattern": [{"regex": r"\d+", "line": "l", "source": "s"}]}, "3 fixed letters"),
         (
             {"pattern": [{"regex": "refusing", "line": "l", "source": "s", "role": "reason"}]},
-            "role is one of",
+            "$.pattern[0].role",
         ),
-        ({"pattern": [{"regex": "refusing", "line": "l"}]}, "source is a text"),
+        ({"pattern": [{"regex": "refusing", "line": "l"}]}, "missing required field `source`"),
         (
             {"pattern": [{"regex": "refusing", "line": "l", "source": "s", "admits": {"a": 0}}]},
-            "from 1 to 100",
+            "$.pattern[0].admits",
         ),
         ({"label": "y", "title": "t", "why": "w"}, "is called y.toml"),
     ],
