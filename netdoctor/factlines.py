@@ -101,14 +101,14 @@ _wire: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Wire)
 _unread: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Unread)
 
 
-def decode(data: bytes, place: str, unread: bool = False) -> Line:
+def decode(data: bytes, position: str, unread: bool = False) -> Line:
     """Return the line in `data`. place: ``file:line``, for messages. Raises InputError.
 
     unread: with each fact as the JSON that it came as, which is all that `store.decode` needs.
     """
 
     def refuse(why: object) -> InputError:
-        return InputError(f"{place}: {clean(str(why), 200)}")
+        return InputError(f"{position}: {clean(str(why), 200)}")
 
     if is_too_large(data):
         raise refuse(f"the line has more than {LINE_MAX >> 20} MiB or {VALUES_MAX} values")
@@ -163,8 +163,8 @@ def read(file: io.BufferedReader, name: str) -> Iterator[tuple[str, Line]]:
 
     Raises InputError as `decode`, and for bytes that cannot be expanded; OSError of the file.
     """
-    for place, data in raw_lines(file, name):
-        yield place, decode(data, place)
+    for position, data in raw_lines(file, name):
+        yield position, decode(data, position)
 
 
 def raw_lines(file: io.BufferedReader, name: str, longest: int = LINE_MAX) -> Iterator[tuple[str, bytes]]:
@@ -173,20 +173,20 @@ def raw_lines(file: io.BufferedReader, name: str, longest: int = LINE_MAX) -> It
     lines: io.BufferedReader | gzip.GzipFile = gzip.GzipFile(fileobj=file) if packed else file
     number = size = 0
     while True:
-        place = f"{name}:{number + 1}"
+        position = f"{name}:{number + 1}"
         try:
             data = lines.readline(longest + 1)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             why = "cut off" if isinstance(error, EOFError) else f"damaged ({clean(str(error), 80)})"
-            raise InputError(f"{place}: the compressed file is {why}; copy it again") from None
+            raise InputError(f"{position}: the compressed file is {why}; copy it again") from None
         if not data:
             return
         number, size = number + 1, size + len(data)
         if len(data) > longest:
-            raise InputError(f"{place}: the line has more than {longest >> 20} MiB")
+            raise InputError(f"{position}: the line has more than {longest >> 20} MiB")
         if number > LINES_MAX:
-            raise InputError(f"{place}: the file has more than {LINES_MAX} lines")
+            raise InputError(f"{position}: the file has more than {LINES_MAX} lines")
         if size > FILE_MAX:
-            raise InputError(f"{place}: the file has more than {FILE_MAX >> 30} GiB when expanded")
+            raise InputError(f"{position}: the file has more than {FILE_MAX >> 30} GiB when expanded")
         if data.strip():
-            yield place, data
+            yield position, data

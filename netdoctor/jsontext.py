@@ -31,7 +31,7 @@ _BLANK = b" \t\r-"
 _VALUES = bytes.maketrans(b"123456789,[\n", b"0" * 9 + b":" * 3)
 _BLOCK = 1 << 20
 _NOT_MARKS = bytes(set(range(256)) - set(b'[]{}"'))
-_ALIKE = bytes.maketrans(b"{}", b"[]")
+_AS_BRACKETS = bytes.maketrans(b"{}", b"[]")
 
 
 def encode(data: Any, pretty: bool = False) -> bytes:
@@ -120,7 +120,7 @@ def depth(data: bytes, most: int) -> int:
 
 def _brackets(data: bytes) -> bytes:
     """The brackets outside of strings, braces as brackets."""
-    marks = _unescaped(data).translate(_ALIKE, _NOT_MARKS)
+    marks = _unescaped(data).translate(_AS_BRACKETS, _NOT_MARKS)
     # Two quotes that meet change nothing about what is between others; hardly any string has a bracket.
     return b"".join(_outside(marks.replace(b'""', b"")))
 

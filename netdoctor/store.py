@@ -24,7 +24,7 @@ SHORT_BYTES = 512
 # What nodes say alike is kept once: the texts of a few groups, of some kinds of nodes.
 ALIKE_BYTES, ALIKE = 8192, 512
 # What has a node's own name, addresses or GUIDs in it, and so is like no other's.
-OWN = frozenset({"host", "net", "rdma", "resolve"})
+DISTINCT = frozenset({"host", "net", "rdma", "resolve"})
 NOT_COLLECTED = Missing(Why.NOT_COLLECTED, "not collected in this scan")
 
 
@@ -50,6 +50,11 @@ class Store:
 
     def get(self, group: str, node: str) -> Any:
         return self.node.get(group, {}).get(node, NOT_COLLECTED)
+
+    def get_or_none(self, group: str, node: str) -> Any:
+        """The node's fact, None where it is missing."""
+        found = self.get(group, node)
+        return None if isinstance(found, Missing) else found
 
     def present(self, group: str, nodes: Iterable[str]) -> dict[str, Any]:
         """The nodes that have this fact, in the order given."""
@@ -129,7 +134,7 @@ def decoder(group: str) -> Callable[[Any], Any]:
     cls = group_type(group)
     if cls is None or not _is_ours(FACT_TYPES[cls]):
         return lambda raw: _from_plain(group, cls, raw)
-    made = _made if group in OWN else _alike
+    made = _made if group in DISTINCT else _alike
 
     def fact(raw: Any) -> Any:
         if not isinstance(raw, msgspec.Raw):
@@ -250,14 +255,14 @@ def load(data: Mapping[str, Any]) -> Store:
     for group, by_node in nodes.items() if isinstance(nodes, dict) else ():
         if isinstance(by_node, dict):
             for node, raw in by_node.items():
-                store.put(group, node, kept(group, raw))
+                store.put(group, node, from_saved(group, raw))
     whole = data.get("cluster")
     for group, raw in whole.items() if isinstance(whole, dict) else ():
-        store.cluster[group] = kept(group, raw)
+        store.cluster[group] = from_saved(group, raw)
     return store
 
 
-def kept(group: str, raw: Any) -> Any:
+def from_saved(group: str, raw: Any) -> Any:
     """As decode(), of what was saved: plain data, of which a group that nobody here knows stays as it is."""
     if group_type(group) is None:
         return Unread(Why.NOT_COLLECTED, f"{clean(group, 60)}: nobody knows this fact here", raw)

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-SHOWN = 6
+LISTED = 6
 
 # Whole escape sequences, so that "\x1b[31mred" leaves one mark and not "[31m" as litter. ECMA-48 5.4 (CSI),
 # 5.6 (OSC, DCS and friends, which end at BEL or ST), then two-character escapes.
@@ -38,13 +38,13 @@ def clean(text: str | bytes, limit: int = 500) -> str:
     text = text[: 8 * limit + 64]
     text = _SPACES.sub(" ", _ESCAPES.sub("\x00", text)).strip(" ")
     if not text.isprintable() or not _BLANK.isdisjoint(text):
-        shown: list[str] = []
+        visible: list[str] = []
         for char in text:
             if char.isprintable() and char not in _BLANK:
-                shown.append(char)
-            elif not shown or shown[-1] != REPLACEMENT:
-                shown.append(REPLACEMENT)
-        text = "".join(shown)
+                visible.append(char)
+            elif not visible or visible[-1] != REPLACEMENT:
+                visible.append(REPLACEMENT)
+        text = "".join(visible)
     text = _CI.sub("# #", text)
     if len(text) > limit:
         text = text[: max(limit - 1, 0)].rstrip(" ") + "…" if limit > 0 else ""
@@ -70,11 +70,11 @@ def inert_line(line: str) -> str:
     return f"| {line}" if line.lstrip().startswith("::") else line
 
 
-def listing(names: Iterable[str], shown: int = SHOWN) -> str:
+def listing(names: Iterable[str], limit: int = LISTED) -> str:
     """``n1``, ``n1 and n2``, ``n1, n2 and 3 more``."""
     every = list(names)
-    if len(every) > shown:
-        return f"{', '.join(every[: shown - 1])} and {len(every) - shown + 1} more"
+    if len(every) > limit:
+        return f"{', '.join(every[: limit - 1])} and {len(every) - limit + 1} more"
     if len(every) < 2:
         return "".join(every)
     return f"{', '.join(every[:-1])} and {every[-1]}"
@@ -88,10 +88,14 @@ def age(seconds: float) -> str:
     return f"{seconds // 86400:.0f} days"
 
 
-def columns_said(environ: Mapping[str, str]) -> int | None:
+def columns_of(environ: Mapping[str, str]) -> int | None:
     """How wide an exported COLUMNS wants lines, 40 at least, as it does of other tools; None without one."""
-    said = environ.get("COLUMNS", "")
-    return max(int(said), 40) if said.isascii() and said.isdecimal() and 0 < int(said[:6]) <= 4096 else None
+    columns = environ.get("COLUMNS", "")
+    return (
+        max(int(columns), 40)
+        if columns.isascii() and columns.isdecimal() and 0 < int(columns[:6]) <= 4096
+        else None
+    )
 
 
 _IFNAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,14}")

@@ -11,10 +11,11 @@ from netdoctor.facts.localisation import Decision, Kind, Round, Suspect
 from netdoctor.facts.net import PortMatrix, PortProbe
 from netdoctor.facts.software import Job
 from netdoctor.measure.bandwidth import _direction, connected
-from netdoctor.measure.collective import Roster, _by_node, roster_of
+from netdoctor.measure.collective import by_node
 from netdoctor.measure.common import Participants
 from netdoctor.measure.declare import Context
 from netdoctor.measure.ranks import Ranks
+from netdoctor.measure.roster import Roster, roster_of
 from netdoctor.measure.schedule import first_rounds, follow_up
 from netdoctor.store import Store
 from netdoctor.transport.base import Reply, Request
@@ -64,7 +65,7 @@ def plans(count: int, name: Callable[[str], str] = str) -> dict[str, Callable[[]
     def led() -> None:
         ranks.start()
         for one in rounds:
-            ranks.step("pairs", 60.0, of=_by_node(ranks, _asked(ranks, one)))
+            ranks.step("pairs", 60.0, per_node=by_node(ranks, _asked(ranks, one)))
 
     def streamed() -> None:
         for one in rounds:
@@ -122,5 +123,5 @@ def _asked(ranks: Ranks, one: Round) -> list[tuple[int, int]]:
     return [
         (src.number, dst.number)
         for a, b in one.pairs
-        for src, dst in zip(ranks.of(a), ranks.of(b), strict=True)
+        for src, dst in zip(ranks.on_node(a), ranks.on_node(b), strict=True)
     ]

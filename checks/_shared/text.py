@@ -2,7 +2,6 @@
 
 import re
 
-from netdoctor.text import SHOWN as SHOWN  # noqa: PLC0414  passed on
 from netdoctor.text import is_ifname as is_ifname  # noqa: PLC0414  passed on
 from netdoctor.text import listing as listing  # noqa: PLC0414  passed on
 from netdoctor.text import quoted as quoted  # noqa: PLC0414  passed on

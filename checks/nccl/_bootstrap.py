@@ -42,18 +42,18 @@ class Bootstrap:
     def summary(self) -> str:
         """What is said where nothing is wrong."""
         row = self.choice.row
-        what = f"{row.ifname} ({row.address})" if row and self.choice.asked else str(self)
+        what = f"{row.ifname} ({row.address})" if row and self.choice.by_nccl else str(self)
         return f"{self.uses} {what}{self.remark}"
 
     @property
     def uses(self) -> str:
-        return "NCCL itself chose" if self.choice.asked else "NCCL would use"
+        return "NCCL itself chose" if self.choice.by_nccl else "NCCL would use"
 
     @property
     def remark(self) -> str:
         """How the choice is known, as far as that is worth a word."""
         row = self.predicted.row
-        if self.choice.asked:
+        if self.choice.by_nccl:
             ours = f"{row.ifname} ({row.address})" if row else "nothing"
             differ = f"; netdoctor's rules expected {ours}, which is ours to mend"
             return differ if self.choice.row != row else ""
@@ -65,7 +65,7 @@ class Bootstrap:
         rows = [f"{row.ifname} {row.address}/{row.prefix_len}" for row in rows_of(self.net)]
         origin = self.env[VARIABLE].origin if VARIABLE in self.env else "environment"
         facts = [seen(origin, self.setting, "file"), seen("ip address", listing(rows, 8), "command")]
-        if self.answer and self.choice.asked:
+        if self.answer and self.choice.by_nccl:
             said = self.answer.error or self.answer.address or ""
             facts.append(seen(self.answer.library, f"asked, NCCL {self.answer.version} says: {said}", "file"))
         return {

@@ -107,7 +107,7 @@ def nccl_ifname(
     for node, one in nodes.items():
         if node in troubles:
             yield troubles[node]
-        gap = "" if one.choice.asked else unread(logins.get(node)) or untold(one)
+        gap = "" if one.choice.by_nccl else unread(logins.get(node)) or untold(one)
         if gap and not (node in troubles and troubles[node].status is Status.FAIL):
             yield unknown(node, f"which address NCCL uses cannot be told: {gap}")
         elif node not in troubles:

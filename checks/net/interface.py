@@ -8,7 +8,7 @@ from netdoctor.check import check
 from netdoctor.checks._shared.addresses import device, dialled, is_loopback, usable
 from netdoctor.checks._shared.majority import majority
 from netdoctor.checks._shared.paths import further_devices, on_path
-from netdoctor.checks._shared.text import SHOWN, listing, on_dev
+from netdoctor.checks._shared.text import listing, on_dev
 from netdoctor.checks.net._interfaces import KEYS, SPEED, others_as_typed, untyped
 from netdoctor.facts.expected import Expectations
 from netdoctor.facts.net import AddressRow, Netdev, NetFacts
@@ -28,6 +28,7 @@ from netdoctor.model import (
     skip,
     unknown,
 )
+from netdoctor.text import LISTED
 
 NO_ADDRESS = Cause("net-no-address", "{nodes} {has} no address that the other nodes can dial")
 NOT_OWN = Cause("net-address-not-own", "{nodes} {is} reached through an address translation", LIKELY)
@@ -124,7 +125,7 @@ def _up_with_address(nets: Iterable[NetFacts]) -> Counter[str]:
     return found
 
 
-def _listed(rows: Iterable[AddressRow], shown: int = SHOWN) -> str:
+def _listed(rows: Iterable[AddressRow], shown: int = LISTED) -> str:
     return listing((f"{row.ifname} {row.address}" for row in rows), shown)
 
 

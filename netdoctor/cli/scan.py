@@ -24,7 +24,7 @@ from netdoctor.cli.running import facts_asked, prepared, request_of, saved_repor
 from netdoctor.errors import InputError
 from netdoctor.facts.host import MEET
 from netdoctor.options import Group
-from netdoctor.text import clean, columns_said
+from netdoctor.text import clean, columns_of
 
 if TYPE_CHECKING:
     from netdoctor.report.model import Report
@@ -127,7 +127,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.plan:
         from netdoctor.cli.scan_plan import lines
 
-        width = columns(args.width) or columns_said(os.environ)
+        width = columns(args.width) or columns_of(os.environ)
         sys.stdout.write("".join(f"{line}\n" for line in lines(plan, width)))
         return 0
     if args.tui:

@@ -13,7 +13,7 @@ from netdoctor.check import Profile
 from netdoctor.engine.plugins import is_ours, whole
 from netdoctor.errors import DeadlineReached
 from netdoctor.facts.base import Missing, Why
-from netdoctor.measure.declare import EXPERIMENTS, Context, Experiment, Made, ordered
+from netdoctor.measure.declare import EXPERIMENTS, Context, Experiment, Product, ordered
 from netdoctor.store import Store
 from netdoctor.transport.base import Reply, Request, Transport
 
@@ -162,14 +162,14 @@ def measured(step: Step, context: Context) -> tuple[Any, ...] | Missing:
     values = found if isinstance(found, tuple) else (found,)
     if isinstance(found, Missing):
         return found
-    if len(values) != len(experiment.made) or not all(map(Made.fits, experiment.made, values)):
+    if len(values) != len(experiment.products) or not all(map(Product.fits, experiment.products, values)):
         return Missing(Why.FAILED, f"experiment {experiment.name} returned something else than it declares")
     if not is_ours(experiment):
-        values = tuple(map(whole, experiment.made, values))
+        values = tuple(map(whole, experiment.products, values))
     if not step.again or experiment.again is None:
         return values
     joined = []
-    for made, later in zip(experiment.made, values, strict=True):
+    for made, later in zip(experiment.products, values, strict=True):
         first = context.store.node.get(made.info.group, {})
         joined.append({n: experiment.again(first.get(n), later.get(n)) for n in context.participants.nodes})
     return tuple(joined)
@@ -186,7 +186,7 @@ def keep(
     """Store what an experiment found of these nodes; a Missing stands for all that it makes."""
     if step.again and isinstance(found, Missing):
         return  # what it found the first time stands
-    made = step.experiment.made
+    made = step.experiment.products
     for one, value in zip(made, (found,) * len(made) if isinstance(found, Missing) else found, strict=True):
         group = one.info.group
         if group not in wanted:

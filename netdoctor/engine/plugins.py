@@ -10,7 +10,7 @@ import msgspec
 
 from netdoctor.check import Check
 from netdoctor.facts.base import Missing
-from netdoctor.measure.declare import Experiment, Made
+from netdoctor.measure.declare import Experiment, Product
 from netdoctor.model import (
     HERE,
     CauseHint,
@@ -34,7 +34,7 @@ def is_ours(one: Check | Experiment) -> bool:
     return one.origin.startswith("netdoctor.")
 
 
-def whole(made: Made, found: Any) -> Any:
+def whole(made: Product, found: Any) -> Any:
     """The fact as a report would give it back: a dataclass holds whatever it was made of.
 
     Raises msgspec.ValidationError or TypeError.
@@ -48,7 +48,7 @@ def whole(made: Made, found: Any) -> Any:
     return _read_back(made, found)
 
 
-def _read_back(made: Made, fact: object) -> Any:
+def _read_back(made: Product, fact: object) -> Any:
     return msgspec.convert(msgspec.to_builtins(fact), type=made.fact)
 
 

@@ -310,7 +310,7 @@ class Scan:
             asker = Asker(transport, step, self.ends, gone, partial(self._asked, began))
             context = Context(
                 transport=asker,
-                participants=Participants.known(alive, self.store, self.job),
+                participants=Participants.from_facts(alive, self.store, self.job),
                 store=self.store,
                 job=self.job,
                 profile=self.options.profile.value,

@@ -83,34 +83,34 @@ def _local(data: Data, low: Sequence[int], consider: Consider) -> None:
     """Nodes, NICs and paths of slow samples, each side of them that the samples tell apart."""
     touch: list[list[int]] = [[] for _ in data.names]
     pairs: dict[tuple[int, int], list[int]] = {}
-    told = [False] * len(data.names)
+    is_directed = [False] * len(data.names)
     for s, (u, v) in enumerate(zip(data.u, data.v, strict=True)):
         touch[u].append(s)
         touch[v].append(s)
         pairs.setdefault((min(u, v), max(u, v)), []).append(s)
         if data.directed[s]:
-            told[u] = told[v] = True
-    wanted: dict[Hypothesis, None] = {}
+            is_directed[u] = is_directed[v] = True
+    candidates: dict[Hypothesis, None] = {}
     for s in low:
         u, v, r = data.u[s], data.v[s], data.rail[s]
         rails = (-1, r) if len(data.rails) > 1 and r >= 0 else (-1,)
         for rail in rails:
-            for node, mine in ((u, Side.OUT), (v, Side.IN)):
+            for node, direction in ((u, Side.OUT), (v, Side.IN)):
                 kind = Kind.NODE if rail < 0 else Kind.NIC
-                if not told[node]:
-                    wanted[Hypothesis(kind, node, -1, Side.EITHER, rail)] = None
+                if not is_directed[node]:
+                    candidates[Hypothesis(kind, node, -1, Side.EITHER, rail)] = None
                     continue
-                wanted[Hypothesis(kind, node, -1, Side.BOTH, rail)] = None
-                for side in (mine,) if data.directed[s] else (Side.OUT, Side.IN):
-                    wanted[Hypothesis(kind, node, -1, side, rail)] = None
+                candidates[Hypothesis(kind, node, -1, Side.BOTH, rail)] = None
+                for side in (direction,) if data.directed[s] else (Side.OUT, Side.IN):
+                    candidates[Hypothesis(kind, node, -1, side, rail)] = None
             a, b = min(u, v), max(u, v)
             if not any(data.directed[t] for t in pairs[a, b]):
-                wanted[Hypothesis(Kind.PATH, a, b, Side.EITHER, rail)] = None
+                candidates[Hypothesis(Kind.PATH, a, b, Side.EITHER, rail)] = None
             else:
-                wanted[Hypothesis(Kind.PATH, a, b, Side.BOTH, rail)] = None
+                candidates[Hypothesis(Kind.PATH, a, b, Side.BOTH, rail)] = None
                 if data.directed[s]:
-                    wanted[Hypothesis(Kind.PATH, u, v, Side.OUT, rail)] = None
-    for hypothesis in wanted:
+                    candidates[Hypothesis(Kind.PATH, u, v, Side.OUT, rail)] = None
+    for hypothesis in candidates:
         a, b = min(hypothesis.a, hypothesis.b), max(hypothesis.a, hypothesis.b)
         consider(hypothesis, touch[hypothesis.a] if hypothesis.b < 0 else pairs[a, b])
 

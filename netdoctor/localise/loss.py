@@ -59,19 +59,19 @@ def _candidates(cells: Counts) -> Iterator[Loss]:
         leaving.setdefault(cell[0], []).append(cell)
         entering.setdefault(cell[1], []).append(cell)
     for node in dict.fromkeys(n for cell in cells for n in cell):
-        for side, own in (("out", leaving.get(node, [])), ("in", entering.get(node, []))):
+        for side, touching in (("out", leaving.get(node, [])), ("in", entering.get(node, []))):
             # Loss on one pair alone is that path's, however much it weighs in the sum.
-            if sum(1 for cell in own if cells[cell][0]) > 1:
-                yield total((node,), side, cells, own)
+            if sum(1 for cell in touching if cells[cell][0]) > 1:
+                yield total((node,), side, cells, touching)
     for cell, (lost, _) in cells.items():
         if lost:
             yield total(cell, "path", cells, [cell])
 
 
-def total(nodes: tuple[str, ...], side: str, cells: Counts, own: Collection[Cell]) -> Loss:
+def total(nodes: tuple[str, ...], side: str, cells: Counts, covered: Collection[Cell]) -> Loss:
     """What is lost on these pairs together."""
-    lost, sent = (sum(cells[cell][i] for cell in own) for i in (0, 1))
-    return Loss(nodes=nodes, side=side, lost=lost, sent=sent, cells=frozenset(own))
+    lost, sent = (sum(cells[cell][i] for cell in covered) for i in (0, 1))
+    return Loss(nodes=nodes, side=side, lost=lost, sent=sent, cells=frozenset(covered))
 
 
 def _chance(one: Loss) -> float:

@@ -61,15 +61,15 @@ def spread(by_node: Iterable[Sequence[float]], noise: float) -> float:
 
     From the medians of the nodes' samples, and only those above the middle: faults pull the others down.
     """
-    told = [sorted(ds) for ds in by_node if ds]
-    if not told:
+    by_size = [sorted(ds) for ds in by_node if ds]
+    if not by_size:
         return 0.0
-    middles = sorted(ds[len(ds) // 2] for ds in told)
+    middles = sorted(ds[len(ds) // 2] for ds in by_size)
     centre = middles[len(middles) // 2]
-    seen = scale([m - centre for m in middles if m > centre])
-    count = median(len(ds) for ds in told)
+    deviation = scale([m - centre for m in middles if m > centre])
+    count = median(len(ds) for ds in by_size)
     # The variance of the median of n normal samples is pi / 2n of theirs.
-    beyond = math.sqrt(max(seen**2 - math.pi / 2.0 * noise**2 / count, 0.0))
+    beyond = math.sqrt(max(deviation**2 - math.pi / 2.0 * noise**2 / count, 0.0))
     # A pair shows the slower of two, so that medians of nodes lie closer together than nodes do: simulated,
     # by 0.6.
     return min(beyond / 0.6, MOST_SPREAD)

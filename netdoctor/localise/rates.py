@@ -27,13 +27,17 @@ def decide(measured: TcpRates | PairRates | RdmaRates, leaves: Mapping[str, str]
     A pair is expected to reach what the lesser of its two ends does, where both are known.
     """
     rates: Sequence[TcpRate | PairRate] = measured.rates
-    own = measured.expected_gbyte_s
+    by_node = measured.expected_gbyte_s
     cleared = network_rates(rates)
     samples = [
         PairSample(r.src, r.dst, value, "out", getattr(r, "rail", None), r.round)
         for r, value in zip(rates, cleared.values, strict=True)
     ]
-    expected = {(r.src, r.dst): min(own[r.src], own[r.dst]) for r in rates if r.src in own and r.dst in own}
+    expected = {
+        (r.src, r.dst): min(by_node[r.src], by_node[r.dst])
+        for r in rates
+        if r.src in by_node and r.dst in by_node
+    }
     return decode(
         samples,
         nodes=measured.nodes,
@@ -84,12 +88,12 @@ def network_rates(rates: Sequence[TcpRate | PairRate]) -> Cleared:
     ]
     if not any(limited):
         return Cleared(tuple(r.gbyte_s for r in rates), 0.0)
-    kept = {count: statistics.median(values) for count, values in crowds.items()}
-    off = [abs(math.log(v / kept[crowd[m]])) for v, m in zip(limited, moments, strict=True) if v]
+    middles = {count: statistics.median(values) for count, values in crowds.items()}
+    off = [abs(math.log(v / middles[crowd[m]])) for v, m in zip(limited, moments, strict=True) if v]
     others = sorted(r.gbyte_s for r, v in zip(rates, limited, strict=True) if not v and r.gbyte_s is not None)
-    usual = statistics.median(v for v in limited if v)
+    typical = statistics.median(v for v in limited if v)
     if others:  # not the best of them: one stroke of luck makes no rule
-        usual = max(usual, others[3 * (len(others) - 1) // 4])
-    values = tuple(usual if v else r.gbyte_s for r, v in zip(rates, limited, strict=True))
+        typical = max(typical, others[3 * (len(others) - 1) // 4])
+    values = tuple(typical if v else r.gbyte_s for r, v in zip(rates, limited, strict=True))
     # The standard deviation by the median of the deviations.
     return Cleared(values, min(1.4826 * statistics.median(off), MOST_NOISE))

@@ -31,7 +31,7 @@ class Data:
     rail: list[int] = field(default_factory=list)
     cls: list[Class] = field(default_factory=list)
     at_least: list[bool] = field(default_factory=list)  # a floor: says nothing when it is low
-    wanted: list[float] = field(default_factory=list)  # log expected, inf where there is none
+    expected: list[float] = field(default_factory=list)  # log expected, inf where there is none
     run: list[int] = field(default_factory=list)
     runs: list[list[int]] = field(default_factory=list)
     base: dict[Class, float] = field(default_factory=dict)
@@ -41,12 +41,12 @@ class Data:
 
     def by_node(self) -> list[list[float]]:
         """Distances of the samples that each node took part in; floors say nothing."""
-        mine: list[list[float]] = [[] for _ in self.names]
+        distances: list[list[float]] = [[] for _ in self.names]
         for s, d in enumerate(self.d):
             if not self.at_least[s]:
-                mine[self.u[s]].append(d)
-                mine[self.v[s]].append(d)
-        return mine
+                distances[self.u[s]].append(d)
+                distances[self.v[s]].append(d)
+        return distances
 
 
 def read(
@@ -61,15 +61,11 @@ def read(
     run_index: dict[tuple[int, int, int], int] = {}
 
     def node(name: str) -> int:
-        if name not in data.index:
-            data.index[name] = len(data.names)
-            data.names.append(name)
+        number = data.index.setdefault(name, len(data.index))
+        if number == len(data.leaf):
             leaf = leaves.get(name)
-            if leaf is not None and leaf not in leaf_index:
-                leaf_index[leaf] = len(leaf_index)
-                data.leaf_names.append(leaf)
-            data.leaf.append(-1 if leaf is None else leaf_index[leaf])
-        return data.index[name]
+            data.leaf.append(-1 if leaf is None else leaf_index.setdefault(leaf, len(leaf_index)))
+        return number
 
     for one in samples:
         value = one.value_gbyte_s
@@ -78,19 +74,9 @@ def read(
         a, b = node(one.src), node(one.dst)
         u, v = (b, a) if one.direction == "in" else (a, b)
         directed = one.direction in ("out", "in")
-        rail = -1
-        if one.rail is not None:
-            if one.rail not in rail_index:
-                rail_index[one.rail] = len(rail_index)
-                data.rails.append(one.rail)
-            rail = rail_index[one.rail]
-        key = (min(a, b), max(a, b), one.round)
-        if key not in run_index:
-            run_index[key] = len(run_index)
-            data.runs.append([])
-        run = run_index[key]
-        wanted = expected.get((one.src, one.dst), expected.get((one.dst, one.src)))
-        data.runs[run].append(len(data.y))
+        rail = -1 if one.rail is None else rail_index.setdefault(one.rail, len(rail_index))
+        run = run_index.setdefault((min(a, b), max(a, b), one.round), len(run_index))
+        rate = expected.get((one.src, one.dst), expected.get((one.dst, one.src)))
         data.run.append(run)
         data.y.append(math.log(value) if value else -math.inf)
         data.u.append(u)
@@ -99,11 +85,15 @@ def read(
         data.at_least.append(one.at_least)
         data.rail.append(rail)
         data.cls.append((directed, rail >= 0))
-        data.wanted.append(math.log(wanted) if wanted and math.isfinite(wanted) and wanted > 0 else math.inf)
+        data.expected.append(math.log(rate) if rate and math.isfinite(rate) and rate > 0 else math.inf)
+    data.names, data.leaf_names, data.rails = list(data.index), list(leaf_index), list(rail_index)
+    data.runs = [[] for _ in run_index]
+    for s, run in enumerate(data.run):
+        data.runs[run].append(s)
     # An expectation for all rails of a pair together says nothing about one of them.
     for s, rail in enumerate(data.rail):
         if rail >= 0 and not of_each_rail:
-            data.wanted[s] = math.inf
+            data.expected[s] = math.inf
     return data
 
 
@@ -119,8 +109,8 @@ def framed(data: Data, bases: Mapping[Class, float]) -> tuple[Data, float]:
         y - base[c] for y, c, f in zip(data.y, data.cls, data.at_least, strict=True) if y > base[c] and not f
     ]
     # What pairs at the base are expected to reach; slower hardware is allowed to be slower by as much.
-    level = [w for y, c, w in zip(data.y, data.cls, data.wanted, strict=True) if y >= base[c] - 0.1]
-    usual = median(level) if level else math.inf
-    excuse = [min(w - usual, 0.0) if w < math.inf and usual < math.inf else 0.0 for w in data.wanted]
+    level = [w for y, c, w in zip(data.y, data.cls, data.expected, strict=True) if y >= base[c] - 0.1]
+    typical = median(level) if level else math.inf
+    excuse = [min(w - typical, 0.0) if w < math.inf and typical < math.inf else 0.0 for w in data.expected]
     d = [max(y - base[c] - e, DEAD) for y, c, e in zip(data.y, data.cls, excuse, strict=True)]
     return replace(data, base=base, excuse=excuse, d=d), max(scale(above), data.least_noise)

@@ -133,12 +133,12 @@ class Search:
     def fit(self, hypothesis: Hypothesis) -> tuple[float, int] | None:
         """The factor that suits the samples which nobody else explains, and how many those are."""
         d, mu, margin = self.data.d, self.now.mu, 3.0 * self.sigma
-        beside = max(margin, 3.0 * self.waver)
+        clear_of = max(margin, 3.0 * self.waver)
         open_ = sorted(
             d[s]
             for covered in self.cover[hypothesis].values()
             for s in covered
-            if (mu[s] == 0.0 or d[s] < mu[s] - beside) and not self.data.at_least[s]
+            if (mu[s] == 0.0 or d[s] < mu[s] - clear_of) and not self.data.at_least[s]
         )
         if not open_:
             return None
@@ -152,8 +152,8 @@ class Search:
     def _wavering(self) -> float:
         """Width of what suspects hold back, about their own level."""
         samples = zip(self.data.d, self.now.mu, self.data.at_least, strict=True)
-        held = [abs(d - m) for d, m, floor in samples if m < 0.0 and not floor and d > DEAD]
-        return scale(held) if len(held) > 3 else 0.0
+        distances = [abs(d - m) for d, m, floor in samples if m < 0.0 and not floor and d > DEAD]
+        return scale(distances) if len(distances) > 3 else 0.0
 
     def gain(self, hypothesis: Hypothesis) -> tuple[float, float, float]:
         """How much the cost falls, the factor, and the price included."""
@@ -186,12 +186,12 @@ class Search:
         del now.chosen[hypothesis]
         for run, covered in self.cover[hypothesis].items():
             others = [
-                (f, mine)
+                (f, samples)
                 for other, (f, _) in now.chosen.items()
-                if (mine := self.cover[other].get(run)) is not None
+                if (samples := self.cover[other].get(run)) is not None
             ]
             for s in covered:
-                now.mu[s] = min((f for f, mine in others if s in mine), default=0.0)
+                now.mu[s] = min((f for f, samples in others if s in samples), default=0.0)
             now.cost[run] = self._run_cost(run)
 
     def near(self, hypothesis: Hypothesis) -> dict[Hypothesis, None]:
@@ -227,8 +227,8 @@ class Search:
         added = 0
         stale: set[Hypothesis] = set()
         while heap and added < at_most:
-            _, _, seen, hypothesis = heapq.heappop(heap)
-            if seen != version[hypothesis] or hypothesis in self.now.chosen:
+            _, _, pushed, hypothesis = heapq.heappop(heap)
+            if pushed != version[hypothesis] or hypothesis in self.now.chosen:
                 continue
             if hypothesis in stale:
                 stale.discard(hypothesis)
@@ -288,8 +288,8 @@ class Search:
     def alternatives(self, hypothesis: Hypothesis) -> list[tuple[float, Hypothesis | None]]:
         """What else could stand in its place: (cost above the present one, substitute or None for
         nothing)."""
-        now, kept = self.total(), self.now.copy()
-        f, price = kept.chosen[hypothesis]
+        now, before = self.total(), self.now.copy()
+        f, price = before.chosen[hypothesis]
         self.remove(hypothesis)
         without = self.total()
         ordinary = self._ordinary(hypothesis, f) - price
@@ -302,9 +302,9 @@ class Search:
         # Several smaller ones together.
         smaller = (o for o in self.near(hypothesis) if o != hypothesis and o.kind in LOCAL)
         if self.greedy(smaller, 8) > 1:
-            first = next(o for o in self.now.chosen if o not in kept.chosen)
+            first = next(o for o in self.now.chosen if o not in before.chosen)
             found.append((self.total() - now, first))
-        self.now = kept
+        self.now = before
         return sorted(found, key=lambda pair: pair[0])
 
 
@@ -318,9 +318,9 @@ def searches(data: Data, least_effect: float) -> list[Search]:
 
     def solved(bases: Mapping[Class, float], casual: float, healthy: Sequence[int] | None = None) -> Search:
         """`healthy`: the samples whose deviations below the base are noise; None: as much as above it."""
-        seen, above = framed(data, bases)
-        below = scale([-seen.d[s] for s in healthy or () if DEAD < seen.d[s] < 0.0])
-        search = Search(seen, (above, max(above, below)), casual, least_effect)
+        measured, above = framed(data, bases)
+        below = scale([-measured.d[s] for s in healthy or () if DEAD < measured.d[s] < 0.0])
+        search = Search(measured, (above, max(above, below)), casual, least_effect)
         search.solve()
         return search
 
@@ -328,15 +328,17 @@ def searches(data: Data, least_effect: float) -> list[Search]:
     for s, cls in enumerate(data.cls):
         if data.y[s] > -math.inf and not data.at_least[s]:
             members.setdefault(cls, []).append(s)
-    crowd = {c: mode(sorted(data.y[s] for s in mine), start(data, mine)) for c, mine in members.items()}
+    crowd = {
+        c: mode(sorted(data.y[s] for s in samples), start(data, samples)) for c, samples in members.items()
+    }
     best = solved(crowd, CASUAL)
     casual = best.bad_moments()
     if not best.now.chosen and casual == CASUAL:
         return [best]
-    everything = [s for mine in members.values() for s in mine]
-    middle = {c: median(data.y[s] for s in mine) for c, mine in members.items()}
+    everything = [s for samples in members.values() for s in samples]
+    middle = {c: median(data.y[s] for s in samples) for c, samples in members.items()}
     found = [best, *(solved(bases, casual, everything) for bases in (crowd, middle))]
-    edges = {c: edge(sorted(data.y[s] for s in mine)) for c, mine in members.items()}
+    edges = {c: edge(sorted(data.y[s] for s in samples)) for c, samples in members.items()}
     upper = [s for s in everything if data.y[s] >= edges[data.cls[s]]]
     above = {c: median(data.y[s] for s in upper if data.cls[s] == c) for c in members}
     found.append(solved(above, casual, upper))

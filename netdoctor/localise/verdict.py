@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
 
 from netdoctor.facts.localisation import Decision, Kind, PairSample, Side, Suspect, Undecided
@@ -20,7 +20,7 @@ DECIDED = 0.75
 # on.
 SURE_RUNS = 3
 # So many hypotheses of one tie are listed.
-NAMED = 4
+LISTED = 4
 
 
 def decode(
@@ -40,8 +40,8 @@ def decode(
     and are then judged by their peers alone; of all rails together, or of_each_rail. least_noise: relative
     width of the noise, where more is known of it than the samples show. Samples with a rate that is not a
     number, negative, or of a node with itself are ignored. No sample at all gives an empty decision, which is
-    not a clean bill of health:
-    see `unmeasured`.
+    not a clean bill of health: see
+    `unmeasured`.
     """
     data = read(samples, leaves or {}, expected_gbyte_s or {}, of_each_rail)
     data.least_noise = max(least_noise, LEAST_NOISE)
@@ -53,70 +53,45 @@ def decode(
     return _report(searches(data, least_effect), unmeasured, possible)
 
 
+@dataclass(frozen=True, slots=True)
+class _Partners:
+    """Nodes and pairs by number."""
+
+    good: set[int]  # exonerated nodes
+    met: set[tuple[int, int]]  # pairs measured, the lower number first
+
+
 def _report(searches: Sequence[Search], unmeasured: tuple[str, ...], possible: int) -> Decision:
     search = searches[0]
     data = search.data
     rivals = [(other.total() - search.total(), other) for other in searches[1:]]
-    suspects: list[Suspect] = []
-    ties: list[Undecided] = []
-    exonerated = _exonerated(data, search)
-    good = {data.index[n] for n in exonerated}
+    exonerated = _exonerated(search)
     met = {(min(u, v), max(u, v)) for u, v in zip(data.u, data.v, strict=True)}
-    for hypothesis, (f, _) in list(search.now.chosen.items()):
-        # Which side of it is slow is another question than whether it is.
-        found = [
-            (cost, other)
-            for cost, other in search.alternatives(hypothesis)
-            if other is None or other.entity != hypothesis.entity
-        ]
-        # And whoever takes the noise for wider may not see it at all.
-        found += [
-            (gap, None)
-            for gap, other in rivals
-            if gap < FAR and hypothesis.entity not in {s.entity for s in other.now.chosen}
-        ]
-        weight = 1.0 + sum(math.exp(-max(cost, 0.0)) for cost, _ in found)
-        confidence = 1.0 / weight
-        if hypothesis.kind is Kind.PATH and len(search.cover[hypothesis]) < SURE_RUNS:
-            confidence = min(confidence, 0.98)
-        mine = _suspect(data, search, hypothesis, f, confidence)
-        if confidence >= DECIDED:
-            suspects.append(mine)
-            continue
-        others = [
-            _suspect(data, search, other, None, math.exp(-max(cost, 0.0)) / weight)
-            for cost, other in found
-            if other is not None and cost < 3.0
-        ]
-        nothing = any(other is None and cost < 3.0 for cost, other in found)
-        named = [hypothesis, *(other for cost, other in found if other is not None and cost < 3.0)]
-        pair, reason = _settling(data, search, named, nothing, good, met)
-        ties.append(
-            Undecided(between=(mine, *others[: NAMED - 1]), maybe_passing=nothing, pair=pair, reason=reason)
-        )
+    partners = _Partners({data.index[n] for n in exonerated}, met)
+    found = [_weighed(search, one, f, rivals, partners) for one, (f, _) in list(search.now.chosen.items())]
+    suspects = [one for one in found if isinstance(one, Suspect)]
+    ties = [one for one in found if isinstance(one, Undecided)]
     for gap, other in rivals:
         if gap < 5.0:
-            ties += _seen_otherwise(search, other, good, met)
-    ties += _moments(data, search, good, met, ties)
+            ties += _of_rival(search, other, partners)
+    ties += _moments(search, partners, ties)
     free = [
         s
         for s in range(len(data.y))
         if search.now.mu[s] == 0.0 and data.y[s] > -math.inf and not data.at_least[s]
     ]
-    ratios = [data.y[s] - data.wanted[s] for s in free if data.wanted[s] < math.inf]
+    ratios = [data.y[s] - data.expected[s] for s in free if data.expected[s] < math.inf]
     ratio = math.exp(median(ratios)) if ratios else None
-    whole = _uniform(data, ratio, len(ratios), len(free))
-    if isinstance(whole, Suspect):
-        suspects.append(whole)
-    elif whole is not None:
-        ties.append(whole)
+    uniform = _uniform(data, ratio) if 2 * len(ratios) >= len(free) else None
+    if isinstance(uniform, Suspect):
+        suspects.append(uniform)
+    elif uniform is not None:
+        ties.append(uniform)
     return Decision(
         suspects=tuple(sorted(_merged(suspects), key=lambda c: (c.factor, -c.confidence))),
         undecided=tuple(_distinct(ties)),
         exonerated=exonerated,
-        unclear=_unclear(
-            data, search, {*exonerated, *(n for tie in ties for c in tie.between for n in c.nodes)}
-        ),
+        unclear=_unclear(search, {*exonerated, *(n for tie in ties for c in tie.between for n in c.nodes)}),
         unmeasured=unmeasured,
         healthy_gbyte_s=math.exp(median(data.y[s] for s in free)) if free else None,
         expected_ratio=ratio,
@@ -126,19 +101,62 @@ def _report(searches: Sequence[Search], unmeasured: tuple[str, ...], possible: i
     )
 
 
-def _suspect(
-    data: Data, search: Search, hypothesis: Hypothesis, f: float | None, confidence: float
-) -> Suspect:
-    cover = search.cover[hypothesis]
+def _weighed(
+    search: Search,
+    hypothesis: Hypothesis,
+    f: float,
+    rivals: Sequence[tuple[float, Search]],
+    partners: _Partners,
+) -> Suspect | Undecided:
+    """A hypothesis of the best solution against what else could stand in its place."""
+    # Which side of it is slow is another question than whether it is.
+    found = [
+        (cost, other)
+        for cost, other in search.alternatives(hypothesis)
+        if other is None or other.entity != hypothesis.entity
+    ]
+    # And whoever takes the noise for wider may not see it at all.
+    found += [
+        (gap, None)
+        for gap, other in rivals
+        if gap < FAR and hypothesis.entity not in {s.entity for s in other.now.chosen}
+    ]
+    weight = 1.0 + sum(math.exp(-max(cost, 0.0)) for cost, _ in found)
+    confidence = 1.0 / weight
+    if hypothesis.kind is Kind.PATH and len(search.cover[hypothesis]) < SURE_RUNS:
+        confidence = min(confidence, 0.98)
+    suspect = _suspect(search, hypothesis, f, confidence)
+    if confidence >= DECIDED:
+        return suspect
+    near = [(cost, other) for cost, other in found if other is not None and cost < 3.0]
+    others = [_suspect(search, o, None, math.exp(-max(cost, 0.0)) / weight) for cost, o in near]
+    nothing = any(other is None and cost < 3.0 for cost, other in found)
+    between = (suspect, *others[: LISTED - 1])
+    return _tie(search, [hypothesis, *(other for _, other in near)], between, nothing, partners)
+
+
+def _tie(
+    search: Search,
+    rivals: Sequence[Hypothesis],
+    between: tuple[Suspect, ...],
+    nothing: bool,
+    partners: _Partners,
+) -> Undecided:
+    pair, reason = _settling(search, rivals, nothing, partners)
+    return Undecided(between=between, maybe_passing=nothing, pair=pair, reason=reason)
+
+
+def _suspect(search: Search, hypothesis: Hypothesis, f: float | None, confidence: float) -> Suspect:
+    data, cover = search.data, search.cover[hypothesis]
     if f is None:
         fitted = search.fit(hypothesis)
         ds = sorted(data.d[s] for covered in cover.values() for s in covered)
         f = fitted[0] if fitted else ds[len(ds) // 2]
-    held = [s for covered in cover.values() for s in covered if search.now.mu[s] >= f - 1e-9]
-    held = [s for s in held if data.d[s] < f + 3.0 * search.sigma] or held
-    rates = [math.exp(data.y[s]) for s in held]
-    healthy = [math.exp(data.base[data.cls[s]] + data.excuse[s]) for s in held]
-    ends = {n for s in held for n in (data.u[s], data.v[s])}
+    slow = [s for covered in cover.values() for s in covered if search.now.mu[s] >= f - 1e-9]
+    slow = [s for s in slow if data.d[s] < f + 3.0 * search.sigma] or slow
+    rates = [math.exp(data.y[s]) for s in slow]
+    healthy = [math.exp(data.base[data.cls[s]] + data.excuse[s]) for s in slow]
+    ends = {n for s in slow for n in (data.u[s], data.v[s])}
     leaf = (
         hypothesis.a if hypothesis.kind in (Kind.LEAF, Kind.UPLINK, Kind.RAIL) and hypothesis.a >= 0 else None
     )
@@ -165,7 +183,7 @@ def _suspect(
         value_gbyte_s=rate or None,
         healthy_gbyte_s=median(healthy) if healthy else None,
         confidence=confidence,
-        runs=len({data.run[s] for s in held}),
+        runs=len({data.run[s] for s in slow}),
         partners=len(ends - set(nodes)),
         groups=tuple(tuple(members) for members in groups.values()),
     )
@@ -202,8 +220,9 @@ def _merged(suspects: Sequence[Suspect]) -> list[Suspect]:
     return list(merged.values())
 
 
-def _exonerated(data: Data, search: Search) -> tuple[str, ...]:
+def _exonerated(search: Search) -> tuple[str, ...]:
     """Nodes that nothing chosen is about, and that one run at full speed in every sample clears."""
+    data = search.data
     accused = {n for s in search.now.chosen if s.kind in LOCAL for n in (s.a, s.b)}
     fine: dict[int, None] = {}
     limit = -max(3.0 * search.sigma, -search.most)
@@ -214,24 +233,18 @@ def _exonerated(data: Data, search: Search) -> tuple[str, ...]:
     return tuple(name for i, name in enumerate(data.names) if i in fine and i not in accused)
 
 
-def _unclear(data: Data, search: Search, settled: set[str]) -> tuple[str, ...]:
+def _unclear(search: Search, settled: set[str]) -> tuple[str, ...]:
     """Nodes that nobody accuses and nothing clears: somebody else explains every slow run of theirs."""
-    chosen = search.now.chosen
+    data, chosen = search.data, search.now.chosen
     accused = {n for s in chosen if s.kind in LOCAL for n in (s.a, s.b)}
     accused |= {n for n, leaf in enumerate(data.leaf) for s in chosen if s.kind in WIDE and s.a in (leaf, -1)}
     return tuple(name for i, name in enumerate(data.names) if name not in settled and i not in accused)
 
 
-def _moments(
-    data: Data,
-    search: Search,
-    good: set[int],
-    met: set[tuple[int, int]],
-    known: Sequence[Undecided],
-) -> list[Undecided]:
+def _moments(search: Search, partners: _Partners, known: Sequence[Undecided]) -> list[Undecided]:
     """Slow runs that are taken for a bad moment although a fault is not far behind."""
     # Pairs that are in a tie already are examined because of it.
-    seen = {tuple(sorted(c.nodes)) for tie in known for c in tie.between}
+    examined = {tuple(sorted(c.nodes)) for tie in known for c in tie.between}
     behind: list[tuple[float, int, Hypothesis]] = []
     for i, hypothesis in enumerate(search.cover):
         if hypothesis in search.now.chosen or hypothesis.kind not in LOCAL:
@@ -240,47 +253,37 @@ def _moments(
         if saved > (-9.0 if any(search.is_moment(run) for run in search.cover[hypothesis]) else -5.0):
             behind.append((-saved, i, hypothesis))
     behind.sort()
-    taken: set[int] = set()
+    explained: set[int] = set()
     ties: list[Undecided] = []
     for _, _, hypothesis in behind:
         runs = search.cover[hypothesis].keys()
-        if not taken.isdisjoint(runs):
+        if not explained.isdisjoint(runs):
             continue
-        taken.update(runs)
+        explained.update(runs)
         rivals = [hypothesis] + [
             s for _, _, s in behind if s != hypothesis and not search.cover[s].keys().isdisjoint(runs)
         ]
-        names = tuple(_suspect(data, search, s, None, 0.0) for s in rivals[:NAMED])
-        if tuple(sorted(names[0].nodes)) in seen:
-            continue
-        pair, reason = _settling(data, search, rivals, True, good, met)
-        ties.append(Undecided(between=names, maybe_passing=True, pair=pair, reason=reason))
+        between = tuple(_suspect(search, s, None, 0.0) for s in rivals[:LISTED])
+        if tuple(sorted(between[0].nodes)) not in examined:
+            ties.append(_tie(search, rivals, between, True, partners))
     return ties
 
 
-def _seen_otherwise(
-    search: Search, rival: Search, good: set[int], met: set[tuple[int, int]]
-) -> list[Undecided]:
+def _of_rival(search: Search, rival: Search, partners: _Partners) -> list[Undecided]:
     """Suspects of a solution that is hardly dearer, and that this one takes for noise."""
     known = {s.entity for s in search.now.chosen}
-    ties: list[Undecided] = []
-    for hypothesis, (f, _) in rival.now.chosen.items():
-        if hypothesis.kind in LOCAL and hypothesis.entity not in known:
-            pair, reason = _settling(rival.data, rival, [hypothesis], True, good, met)
-            suspect = _suspect(rival.data, rival, hypothesis, f, 0.0)
-            ties.append(Undecided(between=(suspect,), maybe_passing=True, pair=pair, reason=reason))
-    return ties
+    return [
+        _tie(rival, [hypothesis], (_suspect(rival, hypothesis, f, 0.0),), True, partners)
+        for hypothesis, (f, _) in rival.now.chosen.items()
+        if hypothesis.kind in LOCAL and hypothesis.entity not in known
+    ]
 
 
 def _settling(
-    data: Data,
-    search: Search,
-    rivals: Sequence[Hypothesis],
-    nothing: bool,
-    good: set[int],
-    met: set[tuple[int, int]],
+    search: Search, rivals: Sequence[Hypothesis], nothing: bool, partners: _Partners
 ) -> tuple[tuple[str, str] | None, str]:
     """The pair on whose outcome the first two rivals disagree, with a partner that is known to be good."""
+    data, good, met = search.data, partners.good, partners.met
 
     def covers(hypothesis: Hypothesis, a: int, b: int) -> bool:
         if hypothesis.kind is Kind.PATH:
@@ -320,35 +323,35 @@ def _settling(
 
 def _distinct(ties: Sequence[Undecided]) -> list[Undecided]:
     """One entry per set of hypotheses."""
-    seen: dict[frozenset[tuple[object, ...]], Undecided] = {}
+    known: dict[frozenset[tuple[object, ...]], Undecided] = {}
     for tie in ties:
-        seen.setdefault(frozenset((c.kind, c.nodes, c.rail, c.leaf) for c in tie.between), tie)
-    return list(seen.values())
+        known.setdefault(frozenset((c.kind, c.nodes, c.rail, c.leaf) for c in tie.between), tie)
+    return list(known.values())
 
 
-def _uniform(data: Data, ratio: float | None, told: int, free: int) -> Suspect | Undecided | None:
+def _uniform(data: Data, ratio: float | None) -> Suspect | Undecided | None:
     """Everybody slow against the expectation. Two nodes have no peers, so with them nobody can be named."""
-    if ratio is None or ratio >= UNIFORM_BELOW or 2 * told < free:
+    if ratio is None or ratio >= UNIFORM_BELOW:
         return None
     # The expectation is soft: 5 % either way on a logarithmic scale.
     confidence = 1.0 / (1.0 + math.exp((math.log(ratio) - math.log(UNIFORM_BELOW)) / 0.05))
-    whole = Suspect(
+    everybody = Suspect(
         kind=Kind.UNIFORM,
         nodes=tuple(data.names),
         factor=ratio,
         value_gbyte_s=math.exp(median(y for y in data.y if y > -math.inf)),
-        healthy_gbyte_s=math.exp(median(w for w in data.wanted if w < math.inf)),
+        healthy_gbyte_s=math.exp(median(w for w in data.expected if w < math.inf)),
         confidence=confidence,
         runs=len(data.runs),
         partners=len(data.names),
     )
     if len(data.names) > 2:
-        return whole
+        return everybody
     a, b = data.names
     third = confidence / 3.0
     between = (
-        replace(whole, kind=Kind.NODE, nodes=(a,), confidence=third),
-        replace(whole, kind=Kind.NODE, nodes=(b,), confidence=third),
-        replace(whole, kind=Kind.PATH, nodes=(a, b), confidence=third),
+        replace(everybody, kind=Kind.NODE, nodes=(a,), confidence=third),
+        replace(everybody, kind=Kind.NODE, nodes=(b,), confidence=third),
+        replace(everybody, kind=Kind.PATH, nodes=(a, b), confidence=third),
     )
     return Undecided(between=between, reason="two nodes have no third one to be compared with")

@@ -59,35 +59,35 @@ def connected(nodes: Sequence[str], matrix: Any, addresses: Mapping[str, str] | 
     """
     if not isinstance(matrix, PortMatrix):
         return list(nodes)
-    place = {node: i for i, node in enumerate(nodes)}
+    position = {node: i for i, node in enumerate(nodes)}
     bad = {
         (p.src, p.dst)
         for p in matrix.probes
         if p.outcome in ("filtered", "rejected", "refused", "no_route")
         and (addresses is None or p.address == addresses.get(p.dst))
-        and p.src in place
-        and p.dst in place
+        and p.src in position
+        and p.dst in position
     }
     others: dict[str, list[str]] = {}
     for src, dst in bad:
         others.setdefault(src, []).append(dst)
         others.setdefault(dst, []).append(src)
-    trouble = {node: len(ends) for node, ends in others.items()}
-    gone: set[str] = set()
+    failures = {node: len(ends) for node, ends in others.items()}
+    left_out: set[str] = set()
     # The worst first, of equals the last; whose trouble grew less since is met again further down.
-    worst = [(-count, -place[node], node) for node, count in trouble.items()]
+    worst = [(-count, -position[node], node) for node, count in failures.items()]
     heapify(worst)
     while worst:
         count, _, node = heappop(worst)
-        if node in gone or -count != trouble[node]:
+        if node in left_out or -count != failures[node]:
             continue
-        gone.add(node)
+        left_out.add(node)
         for other in others[node]:
-            if other not in gone:
-                trouble[other] -= 1
-                if trouble[other]:
-                    heappush(worst, (-trouble[other], -place[other], other))
-    return [node for node in nodes if node not in gone]
+            if other not in left_out:
+                failures[other] -= 1
+                if failures[other]:
+                    heappush(worst, (-failures[other], -position[other], other))
+    return [node for node in nodes if node not in left_out]
 
 
 def among_connected(context: Context) -> Context:
@@ -143,18 +143,18 @@ def limits(parts: Mapping[str, expectation.Hardware]) -> dict[str, Term]:
     return {n: min(one.network, key=lambda t: t.expected_gbyte_s) for n, one in parts.items() if one.network}
 
 
-def wanted_rounds(nodes: int, budget_s: float, least_s: float) -> int:
+def rounds_to_share(nodes: int, budget_s: float, least_s: float) -> int:
     """How many rounds the budget is shared out among: all pairs in a small cluster, and wherever it holds
     them at `least_s` a round; else a few partners per node."""
-    whole = nodes - 1 + nodes % 2
-    holds_all = (whole + KEPT_ROUNDS) * least_s <= budget_s * ROUNDING
-    return whole if nodes <= ALL_PAIRS_UP_TO or holds_all else FIRST_ROUNDS
+    all_rounds = nodes - 1 + nodes % 2
+    holds_all = (all_rounds + KEPT_ROUNDS) * least_s <= budget_s * ROUNDING
+    return all_rounds if nodes <= ALL_PAIRS_UP_TO or holds_all else FIRST_ROUNDS
 
 
 def planned_rounds(nodes: Sequence[str], budget_s: float, each_s: float) -> int:
     """How many of them to begin with: what is left undecided gets rounds of its own."""
     room = int(budget_s * ROUNDING / each_s) - KEPT_ROUNDS
-    return max(1, min(wanted_rounds(len(nodes), budget_s, each_s), room))
+    return max(1, min(rounds_to_share(len(nodes), budget_s, each_s), room))
 
 
 def in_rounds(
@@ -223,19 +223,19 @@ def _streams(context: Context, ways: int) -> TcpRates:
     nodes = [n for n in nodes if n in ports]
     if len(nodes) < 2:
         return TcpRates(failed_nodes=failed)
-    whole = wanted_rounds(len(nodes), budget_s, 2 * (LEAST_S + OMIT_S + OVERHEAD_S))
+    rounds = rounds_to_share(len(nodes), budget_s, 2 * (LEAST_S + OMIT_S + OVERHEAD_S))
     # Two rounds are kept for what the first ones leave undecided.
-    seconds = min(max(budget_s / (2 * (whole + KEPT_ROUNDS)) - OVERHEAD_S - OMIT_S, LEAST_S), MOST_S)
+    seconds = min(max(budget_s / (2 * (rounds + KEPT_ROUNDS)) - OVERHEAD_S - OMIT_S, LEAST_S), MOST_S)
     each_s = 2 * (seconds + OMIT_S + OVERHEAD_S)
     rates: list[TcpRate] = []
-    own = limits({n: socket_hardware(context, n) for n in nodes})
-    of = leaves(context)
+    limiting = limits({n: socket_hardware(context, n) for n in nodes})
+    leaf_of = leaves(context)
     measured = TcpRates(
         nodes=tuple(nodes),
         streams=STREAMS,
         seconds=seconds,
-        expected_gbyte_s={n: term.expected_gbyte_s for n, term in own.items()},
-        limited_by={n: term.name for n, term in own.items()},
+        expected_gbyte_s={n: term.expected_gbyte_s for n, term in limiting.items()},
+        limited_by={n: term.name for n, term in limiting.items()},
     )
 
     def run(one: Round) -> None:
@@ -244,7 +244,7 @@ def _streams(context: Context, ways: int) -> TcpRates:
             rates.extend(_direction(transport, participants, ports, word, one.number, alive, seconds, failed))
 
     def judge() -> Decision:
-        return decide(replace(measured, rates=tuple(rates)), of)
+        return decide(replace(measured, rates=tuple(rates)), leaf_of)
 
     baseline = context.store.cluster_fact("baseline")
     # An earlier report has rates of the main path.
@@ -253,7 +253,9 @@ def _streams(context: Context, ways: int) -> TcpRates:
         if isinstance(baseline, Baseline) and participants.addresses == context.job.data_addresses
         else ()
     )
-    done, planned = in_rounds(nodes, budget_s, each_s, run, judge, of, lambda: earlier.doubtful(rates, then))
+    done, planned = in_rounds(
+        nodes, budget_s, each_s, run, judge, leaf_of, lambda: earlier.doubtful(rates, then)
+    )
     close_listeners(transport, nodes)
     return replace(measured, rates=tuple(rates), rounds=len(done), planned=planned, failed_nodes=failed)
 
@@ -300,9 +302,9 @@ def _direction(
     """All pairs of a round at once, from the first node of each to the second."""
     requests: dict[str, Request] = {}
     # Node ids may hold anything; a place in the list is a name that is safe everywhere.
-    place = {node: i for i, node in enumerate(sorted(ports))}
+    position = {node: i for i, node in enumerate(sorted(ports))}
     for src, dst in pairs:
-        name = f"r{number}.{place[src]}.{place[dst]}"
+        name = f"r{number}.{position[src]}.{position[dst]}"
         common: dict[str, Any] = {"token": word, "session": name}
         timeout_s = seconds + OMIT_S + LATE_S
         requests[src] = Request(

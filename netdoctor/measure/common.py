@@ -72,7 +72,7 @@ class Participants:
     dead: frozenset[tuple[str, str]] = frozenset()
 
     @classmethod
-    def known(cls, nodes: Sequence[str], store: Store, job: Job) -> "Participants":
+    def from_facts(cls, nodes: Sequence[str], store: Store, job: Job) -> "Participants":
         """What is known of these nodes so far."""
         matrix, paths = store.cluster_fact("ports"), store.cluster_fact("paths")
         return cls(
@@ -116,10 +116,10 @@ def _rails(paths: Paths) -> Iterator[Path]:
 
 
 def _further(paths: Paths) -> dict[str, tuple[Way, ...]]:
-    beside = {end for path in paths.further for end in path.addresses.items()}
+    further = {end for path in paths.further for end in path.addresses.items()}
     found: dict[str, dict[str, set[str]]] = {}
     for use in paths.uses:
-        if (use.node, use.address) in beside:
+        if (use.node, use.address) in further:
             kind = RENDEZVOUS if use.purpose == STORE else EPHEMERAL
             found.setdefault(use.node, {}).setdefault(use.address, set()).add(kind)
     return {n: tuple(Way(a, frozenset(kinds)) for a, kinds in ways.items()) for n, ways in found.items()}
@@ -130,7 +130,7 @@ def dead_ends(matrix: PortMatrix) -> frozenset[tuple[str, str]]:
     outcomes: dict[tuple[str, str], set[str]] = {}
     for probe in matrix.probes:
         outcomes.setdefault((probe.src, probe.address), set()).add(probe.outcome)
-    return frozenset(pair for pair, seen in outcomes.items() if seen == {"filtered"})
+    return frozenset(pair for pair, found in outcomes.items() if found == {"filtered"})
 
 
 def peers(
@@ -272,26 +272,18 @@ def over_echoes(
         for src in nodes
         if targets[src]
     }
+    answers, silent = target_rows(transport, requests, ("dst", "address", "source"), failed)
     probes: list[P] = []
-    silent: set[str] = set()
-    for reply in replies(transport, requests):
-        if reply.missing is not None:
-            silent.add(reply.node)
-            failed.setdefault(reply.node, reason(reply))
-            continue
-        found, gap = answered(reply, targets[reply.node], ("dst", "address", "source"))
-        if gap is not None:
-            failed.setdefault(reply.node, gap)
-        for row in found:
-            probe = converted(row, reply.node, cls)
-            if isinstance(probe, str):
-                failed.setdefault(reply.node, probe)
-            else:
-                probes.append(probe)
+    for src, row in answers:
+        probe = converted(row, src, cls)
+        if isinstance(probe, str):
+            failed.setdefault(src, probe)
+        else:
+            probes.append(probe)
     close_listeners(transport, nodes)
     order = {n: i for i, n in enumerate(nodes)}
     probes.sort(key=lambda p: (order.get(p.src, 0), order.get(p.dst, 0)))
-    return Echoed(tuple(probes), frozenset(silent), failed)
+    return Echoed(tuple(probes), silent, failed)
 
 
 def rows(reply: Reply) -> list[dict[str, Any]]:
@@ -302,14 +294,14 @@ def rows(reply: Reply) -> list[dict[str, Any]]:
 
 
 def answered(
-    reply: Reply, asked: Sequence[Mapping[str, Any]], keys: Sequence[str]
+    reply: Reply, targets: Sequence[Mapping[str, Any]], keys: Sequence[str]
 ) -> tuple[list[dict[str, Any]], str | None]:
     """The rows of a reply that answer what was asked, each once, and what is wrong with the rest, or None.
 
     A row answers the target whose `keys` it repeats. A node has a say about its own probes only, and silence
     about one of them is not a success.
     """
-    waiting = {tuple(target.get(key) for key in keys) for target in asked}
+    waiting = {tuple(target.get(key) for key in keys) for target in targets}
     found = []
     for row in rows(reply):
         name = tuple(row.get(key) for key in keys)
@@ -322,7 +314,29 @@ def answered(
             found.append(row)
     if not waiting:
         return found, None
-    return found, f"{len(waiting)} of {len(asked)} probes were not answered for"
+    return found, f"{len(waiting)} of {len(targets)} probes were not answered for"
+
+
+def target_rows(
+    transport: Caller, requests: Mapping[str, Request], keys: Sequence[str], failed: dict[str, str]
+) -> tuple[list[tuple[str, dict[str, Any]]], frozenset[str]]:
+    """(node and row of each answer about a target, nodes that did not answer at all).
+
+    What is asked stands in a request's ``targets``, see `answered`. Who gives fewer answers is put into
+    `failed`.
+    """
+    found: list[tuple[str, dict[str, Any]]] = []
+    silent: set[str] = set()
+    for reply in replies(transport, requests):
+        if reply.missing is not None:
+            silent.add(reply.node)
+            failed.setdefault(reply.node, reason(reply))
+            continue
+        answers, gap = answered(reply, requests[reply.node].args["targets"], keys)
+        if gap is not None:
+            failed.setdefault(reply.node, gap)
+        found.extend((reply.node, row) for row in answers)
+    return found, frozenset(silent)
 
 
 def converted(row: Mapping[str, Any], src: str, cls: type[T]) -> T | str:

@@ -28,9 +28,9 @@ def counters(context: Context) -> dict[str, LaterCounters | Missing]:
     for node, later in facts_of(context.transport, requests, "counters").items():
         found[node] = later if isinstance(later, Missing) else LaterCounters(reading=later)
     # Apart from them: NVML may hang, where files do not.
-    own = Request(op="facts", args={"groups": {"gpu": {"counters": True}}}, timeout_s=ASKING_S)
+    request = Request(op="facts", args={"groups": {"gpu": {"counters": True}}}, timeout_s=ASKING_S)
     have = [node for node, facts in context.store.present("gpu", nodes).items() if facts.devices]
-    for node, gpu in facts_of(context.transport, dict.fromkeys(have, own), "gpu").items():
+    for node, gpu in facts_of(context.transport, dict.fromkeys(have, request), "gpu").items():
         first = found[node]
         if isinstance(first, LaterCounters) and isinstance(gpu, GpuFacts):
             found[node] = replace(first, gpu=gpu)

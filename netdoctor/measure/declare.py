@@ -42,7 +42,7 @@ READING_EACH_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class Product:
     """One fact that an experiment makes."""
 
     fact: type
@@ -62,7 +62,7 @@ class Experiment:
     name: str  # also that of its phase
     function: Function
     title: str  # the first line of its docstring; the rest is as `experiment` was told
-    made: tuple[Made, ...]
+    products: tuple[Product, ...]
     after: tuple[str, ...]
     needs: tuple[str, ...]
     shares: Mapping[str, float]
@@ -76,12 +76,12 @@ class Experiment:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        return tuple(one.info.group for one in self.made)
+        return tuple(one.info.group for one in self.products)
 
     def limit_s(self, nodes: int, seconds: float) -> float:
         """The longest it may take with so many nodes and so many seconds of the budget."""
-        own = self.bound_s(nodes, seconds) if callable(self.bound_s) else self.bound_s
-        return own + READING_S + READING_EACH_S * nodes
+        bound = self.bound_s(nodes, seconds) if callable(self.bound_s) else self.bound_s
+        return bound + READING_S + READING_EACH_S * nodes
 
 
 class ExperimentError(TypeError):
@@ -129,7 +129,7 @@ def experiment(
             name=function.__name__.replace("_", "-"),
             function=function,
             title=(inspect.getdoc(function) or "").partition("\n")[0],
-            made=tuple(_made(function)),
+            products=tuple(_products(function)),
             after=tuple(after),
             needs=tuple(needs),
             shares=dict(shares or {}),
@@ -158,7 +158,7 @@ def _hold(spec: Experiment) -> None:
         raise ExperimentError(f"{spec.name}: a share is a weight above 0")
     if not 0 < spec.limit_s(2, 1.0) < math.inf:
         raise ExperimentError(f"{spec.name}: bound_s is a number of seconds")
-    if spec.again is not None and any(one.info.scope != "node" for one in spec.made):
+    if spec.again is not None and any(one.info.scope != "node" for one in spec.products):
         raise ExperimentError(f"{spec.name}: again is for experiments that make a fact of each node")
     for other in EXPERIMENTS.values():
         same = set(spec.groups) & set(other.groups)
@@ -167,7 +167,7 @@ def _hold(spec: Experiment) -> None:
             raise ExperimentError(f"experiment {spec.name} of {spec.origin}: that of {other.origin} {what}")
 
 
-def _made(function: Function) -> Iterator[Made]:
+def _products(function: Function) -> Iterator[Product]:
     hint = typing.get_type_hints(function).get("return")
     for part in typing.get_args(hint) if typing.get_origin(hint) is tuple else (hint,):
         fact, scope = _fact_of(part), "cluster"
@@ -180,7 +180,7 @@ def _made(function: Function) -> Iterator[Made]:
                 "one of each node, or a tuple of those"
             )
         assert isinstance(fact, type)
-        yield Made(fact=fact, info=info)
+        yield Product(fact=fact, info=info)
 
 
 def _fact_of(hint: Any) -> Any:
@@ -204,16 +204,16 @@ def ordered(experiments: Iterable[Experiment]) -> list[Experiment]:
     maker = {group: one for one in known for group in one.groups}
     found: dict[str, Experiment] = {}
 
-    def place(one: Experiment, waiting: tuple[str, ...]) -> None:
+    def append(one: Experiment, waiting: tuple[str, ...]) -> None:
         if one.name in waiting:
             raise ExperimentError(f"experiments wait for each other: {' -> '.join([*waiting, one.name])}")
         if one.name in found:
             return
         for group in one.after:
             if group in maker and maker[group] is not one:
-                place(maker[group], (*waiting, one.name))
+                append(maker[group], (*waiting, one.name))
         found[one.name] = one
 
     for one in known:
-        place(one, ())
+        append(one, ())
     return list(found.values())

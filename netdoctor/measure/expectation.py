@@ -81,7 +81,7 @@ class Hardware:
     network: tuple[Term, ...] = ()  # terms between this node and others
     rails: Mapping[str, float]  # GB/s of each rail by HCA name
     gpus: int = 0  # that take part, of those held
-    held: int = 0
+    gpus_present: int = 0
     model: GpuModel | None = None
     gpu_name: str = ""
     nvlinks: int | None = None  # up on the GPU that has fewest, None where unknown
@@ -108,13 +108,13 @@ def hardware(
     """
     if host is not None and host.shares_machine:
         return _nothing("the nodes share one machine's cores, and their links hide their limits")
-    model, name, seen = _gpus(gpu)
+    model, name, present = _gpus(gpu)
     nvlinks, pcie = _links(gpu)
     pcie = pcie if pcie is not None else model.pcie_gbyte_s if model is not None else None
-    count = seen if gpus is None else gpus
+    count = present if gpus is None else gpus
     ports = _ports(rdma, hcas) if gpus is not None else {}
     if ports:
-        share = math.ceil(len(ports) * min(gpus or 1, seen or 1) / max(seen, 1))
+        share = math.ceil(len(ports) * min(gpus or 1, present or 1) / max(present, 1))
         rails = dict(list(ports.items())[: max(share, 1)])
         total = sum(rails.values())
         rate = next(iter(rails.values())) * 8
@@ -127,7 +127,7 @@ def hardware(
             network=tuple(terms),
             rails=rails,
             gpus=count,
-            held=seen,
+            gpus_present=present,
             model=model,
             gpu_name=name,
             nvlinks=nvlinks,
@@ -150,7 +150,7 @@ def hardware(
         network=(wire, streams),
         rails={},
         gpus=0 if gpus is None else count,
-        held=seen,
+        gpus_present=present,
         model=model,
         gpu_name=name,
         nvlinks=nvlinks,
@@ -202,10 +202,10 @@ def _inside(one: Hardware) -> ExpectedRate | NoExpectedRate:
     if one.model is None:
         return NoExpectedRate(reason=f"how {one.gpu_name or 'the GPUs'} are joined in a node is not known")
     # Boards of four have no switch: some of the GPUs share some of the links only.
-    switched = one.held >= SWITCHED_FROM
-    if not switched and one.gpus != one.held:
+    switched = one.gpus_present >= SWITCHED_FROM
+    if not switched and one.gpus != one.gpus_present:
         return NoExpectedRate(
-            reason=f"{one.gpus} of {one.held} {one.gpu_name} share an unknown part of their links"
+            reason=f"{one.gpus} of {one.gpus_present} {one.gpu_name} share an unknown part of their links"
         )
     link = one.model.nvlink_gbyte_s
     what = f"NVLink of {one.gpu_name}"

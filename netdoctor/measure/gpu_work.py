@@ -17,7 +17,7 @@ from netdoctor.measure.common import facts_of
 from netdoctor.measure.declare import Context, experiment
 from netdoctor.measure.gpus import CHOICES, MOST_GPUS, chosen_of_amd, in_use, of_amd, of_job
 from netdoctor.measure.programs import Program, bound_s, on_each
-from netdoctor.measure.ranks import IMPORT_S, Heard, how_it_ended, passed_on
+from netdoctor.measure.ranks import IMPORT_S, ProcessState, how_it_ended, passed_on
 from netdoctor.transport.base import Request
 
 # Two seconds a GPU; contexts of sixteen are made one after the other, a second each on a slow machine.
@@ -68,25 +68,25 @@ def gpu_work(context: Context) -> dict[str, GpuWork | Missing]:
     """
     nodes = context.participants.nodes
     found: dict[str, GpuWork | Missing] = {}
-    asked: dict[str, tuple[Gpu, ...]] = {}
+    devices_of: dict[str, tuple[Gpu, ...]] = {}
     left_out: dict[str, dict[int, str]] = {}
     for node in nodes:
         chosen = _chosen(context, node)
         if isinstance(chosen, Missing):
             found[node] = chosen
         else:
-            asked[node], left_out[node] = chosen
-    for node, why in _in_use_now(context, asked).items():
+            devices_of[node], left_out[node] = chosen
+    for node, why in _in_use_now(context, devices_of).items():
         found[node] = Missing(Why.NOT_EXAMINED, why)
-        del asked[node]
+        del devices_of[node]
     last: dict[str, Event] = {}
 
-    def heard(node: str, heard: Heard) -> GpuWork | Missing | None:
-        answer = _heard(node, heard, last)
-        return None if answer is None else _read(answer, asked[node], left_out[node])
+    def outcome(node: str, state: ProcessState) -> GpuWork | Missing | None:
+        answer = _last_event(node, state, last)
+        return None if answer is None else _read(answer, devices_of[node], left_out[node])
 
-    programs = {node: _program(context, devices) for node, devices in asked.items()}
-    for node, answer in on_each(context.transport, programs, THROUGH_S, heard).items():
+    programs = {node: _program(context, devices) for node, devices in devices_of.items()}
+    for node, answer in on_each(context.transport, programs, THROUGH_S, outcome).items():
         at = last.get(node)
         where = f" (at {at.stage or 'start'}{'' if at.gpu is None else f', GPU {at.gpu}'})" if at else ""
         found[node] = answer or Missing(Why.TIMED_OUT, f"not through after {THROUGH_S:.0f} s{where}")
@@ -103,8 +103,8 @@ def _chosen(context: Context, node: str) -> tuple[tuple[Gpu, ...], dict[int, str
             return _of_amd(context, software, others)
         return NONE if isinstance(facts, GpuFacts) else Missing(Why.FAILED, "its GPUs are not known")
     if not isinstance(software, SoftwareFacts) or software.torch is None:
-        said = no_torch([software]) if isinstance(software, SoftwareFacts) else "its software is not known"
-        return Missing(Why.NOT_EXAMINED, said)
+        text = no_torch([software]) if isinstance(software, SoftwareFacts) else "its software is not known"
+        return Missing(Why.NOT_EXAMINED, text)
     if software.torch.cuda is None:
         return Missing(Why.NOT_EXAMINED, f"its torch {software.torch.version} is not built for CUDA")
     if why := in_use(devices):
@@ -126,8 +126,8 @@ def _of_amd(
     if not devices:
         return NOT_OFFERED
     if torch is None:
-        said = no_torch([software]) if isinstance(software, SoftwareFacts) else "its software is not known"
-        return Missing(Why.NOT_EXAMINED, said)
+        text = no_torch([software]) if isinstance(software, SoftwareFacts) else "its software is not known"
+        return Missing(Why.NOT_EXAMINED, text)
     if torch.hip is None:
         return Missing(Why.NOT_EXAMINED, f"its torch {torch.version} is not built for ROCm")
     if any(device.mig_enabled for device in devices):
@@ -136,19 +136,19 @@ def _of_amd(
     return Missing(Why.NOT_EXAMINED, why) if why else (devices[:MOST_GPUS], {})
 
 
-def _in_use_now(context: Context, asked: Mapping[str, tuple[Gpu, ...]]) -> dict[str, str]:
+def _in_use_now(context: Context, devices_of: Mapping[str, tuple[Gpu, ...]]) -> dict[str, str]:
     """Nodes that somebody has come to since they were first asked, or that do not tell, and why."""
     busy = {}
     for group in ("gpu", "accelerators"):
-        nodes = [node for node in asked if _is_amd(asked[node]) is (group == "accelerators")]
+        nodes = [node for node in devices_of if _is_amd(devices_of[node]) is (group == "accelerators")]
         request = Request(op="facts", args={"groups": {group: {}}}, timeout_s=ASK_S)
         for node, facts in facts_of(context.transport, dict.fromkeys(nodes, request), group).items():
             if isinstance(facts, Missing):
                 busy[node] = f"who uses the GPUs cannot be told: {facts.detail}"
                 continue
-            own = {(d.uuid, d.pci_bus_id) for d in asked[node]}
+            chosen = {(d.uuid, d.pci_bus_id) for d in devices_of[node]}
             now = of_amd(facts) if isinstance(facts, AcceleratorFacts) else facts.devices
-            if why := in_use(d for d in now if (d.uuid, d.pci_bus_id) in own):
+            if why := in_use(d for d in now if (d.uuid, d.pci_bus_id) in chosen):
                 busy[node] = why
     return busy
 
@@ -176,31 +176,31 @@ def _sysfs(bus: str) -> str:
     return f"{int(found[1], 16):04x}:{found[2].lower()}" if found else ""
 
 
-def _heard(node: str, heard: Heard, last: dict[str, Event]) -> Event | Missing | None:
+def _last_event(node: str, state: ProcessState, last: dict[str, Event]) -> Event | Missing | None:
     """The line that ended it; None while it goes on."""
-    for event in _events(heard):
+    for event in _events(state):
         if event.event in ("result", "error"):
             return event
         last[node] = event
-    return None if heard.running else Missing(Why.FAILED, how_it_ended(heard))
+    return None if state.running else Missing(Why.FAILED, how_it_ended(state))
 
 
-def _events(heard: Heard) -> Iterator[Event]:
-    for raw in heard.events[:5000]:
+def _events(state: ProcessState) -> Iterator[Event]:
+    for raw in state.events[:5000]:
         try:
             yield msgspec.convert(raw, Event)
         except (msgspec.ValidationError, RecursionError):
             continue
 
 
-def _read(said: Event | Missing, devices: tuple[Gpu, ...], left_out: dict[int, str]) -> GpuWork | Missing:
+def _read(event: Event | Missing, devices: tuple[Gpu, ...], left_out: dict[int, str]) -> GpuWork | Missing:
     """A node speaks of the GPUs that it was asked about, of each once."""
-    if isinstance(said, Missing):
-        return said
-    if said.event == "error":
-        return Missing(Why.FAILED, f"{said.stage[:40]}: {said.text[:400]}")
+    if isinstance(event, Missing):
+        return event
+    if event.event == "error":
+        return Missing(Why.FAILED, f"{event.stage[:40]}: {event.text[:400]}")
     try:
-        rates = msgspec.convert(said.gpus, tuple[GpuRate, ...])
+        rates = msgspec.convert(event.gpus, tuple[GpuRate, ...])
     except (msgspec.ValidationError, RecursionError) as error:
         return Missing(Why.UNPARSABLE, f"unreadable answer: {error}"[:400])
     figures = [
@@ -217,4 +217,4 @@ def _read(said: Event | Missing, devices: tuple[Gpu, ...], left_out: dict[int, s
         replace(rate, error=rate.error[:400], kind=rate.kind[:20], board=name)
         for rate, name in zip(rates, names, strict=True)
     )
-    return GpuWork(torch=said.torch[:60], gpus=gpus, left_out=left_out)
+    return GpuWork(torch=event.torch[:60], gpus=gpus, left_out=left_out)

@@ -33,14 +33,14 @@ def of_job(context: Context, node: str) -> tuple[int, tuple[Gpu, ...]]:
         count = min(count, listed.gpus or listed.slots or count)
     # CUDA puts the fastest first unless told otherwise; NVML goes by the bus.
     in_order = len({d.name for d in devices}) < 2 or env.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
-    own = [
+    listed_devices = [
         device
         for entry in entries[:count]
         for device in devices
         if (device.uuid.startswith(entry) if entry.startswith("GPU-") else str(device.index) == entry)
     ]
-    known = in_order and able == len(devices) and len(own) == count
-    return count, tuple(own) if known else devices
+    known = in_order and able == len(devices) and len(listed_devices) == count
+    return count, tuple(listed_devices) if known else devices
 
 
 def of_amd(found: AcceleratorFacts) -> tuple[Gpu, ...]:
@@ -72,8 +72,8 @@ def chosen_of_amd(found: AcceleratorFacts, job: Mapping[str, str]) -> tuple[Gpu,
     listed = [text.split(",") for text in choices.values()]
     if len(choices) > 1 or not all(entry.isdecimal() for entry in listed[0]):
         return f"which GPUs {' and '.join(choices)} leave is not followed"
-    wanted = [int(entry) for entry in listed[0]]
-    return tuple(one for index in wanted for one in gpus if one.index == index)
+    indexes = [int(entry) for entry in listed[0]]
+    return tuple(one for index in indexes for one in gpus if one.index == index)
 
 
 def in_use(devices: Iterable[Gpu]) -> str:

@@ -11,7 +11,7 @@ from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.software import Import, Imports, SoftwareFacts, no_torch
 from netdoctor.measure.declare import Context, experiment
 from netdoctor.measure.programs import Program, bound_s, on_each
-from netdoctor.measure.ranks import Heard, how_it_ended, passed_on
+from netdoctor.measure.ranks import ProcessState, how_it_ended, passed_on
 
 # torch takes a second where it is cached, and vllm on a busy network file system a minute and more.
 THROUGH_S = 150.0
@@ -36,25 +36,25 @@ def program() -> str:
 def imports(context: Context) -> dict[str, Imports | Missing]:
     """The job's interpreter imports torch and the packages that were asked for; all nodes at once."""
     found: dict[str, Imports | Missing] = {}
-    asked: dict[str, list[str]] = {}
+    names_of: dict[str, list[str]] = {}
     for node in context.participants.nodes:
         software = context.store.get("software", node)
         names = _names(context, software) if isinstance(software, SoftwareFacts) else []
         if names:
-            asked[node] = names
+            names_of[node] = names
         elif isinstance(software, SoftwareFacts):
             found[node] = Missing(Why.NOT_EXAMINED, no_torch([software]))
         else:
             found[node] = Missing(Why.FAILED, "its software is not known")
     text = program()
     env = {n: v for n, v in context.job.env.items() if n == "PYTHONPATH"} | passed_on(context.job)
-    programs = {n: Program(code=text, config={"names": names}, env=env) for n, names in asked.items()}
+    programs = {n: Program(code=text, config={"names": names}, env=env) for n, names in names_of.items()}
     at: dict[str, str] = {}
 
-    def heard(node: str, heard: Heard) -> Imports | Missing | None:
-        return _heard(node, heard, asked[node], at)
+    def outcome(node: str, state: ProcessState) -> Imports | Missing | None:
+        return _outcome(node, state, names_of[node], at)
 
-    for node, answer in on_each(context.transport, programs, THROUGH_S, heard).items():
+    for node, answer in on_each(context.transport, programs, THROUGH_S, outcome).items():
         where = f", at {at[node]}" if node in at else ""
         found[node] = answer or Missing(Why.TIMED_OUT, f"not through after {THROUGH_S:.0f} s{where}")
     return found
@@ -62,17 +62,19 @@ def imports(context: Context) -> dict[str, Imports | Missing]:
 
 def _names(context: Context, software: SoftwareFacts) -> list[str]:
     """torch, and of the packages that were asked for those that are there."""
-    there = [name for name in context.job.packages if software.packages.get(name) is not None]
+    installed = [name for name in context.job.packages if software.packages.get(name) is not None]
     first = ["torch"] if software.torch else []
-    return [*first, *(name for name in there if name.lower() != "torch")][:MOST_NAMES]
+    return [*first, *(name for name in installed if name.lower() != "torch")][:MOST_NAMES]
 
 
-def _heard(node: str, heard: Heard, names: list[str], at: dict[str, str]) -> Imports | Missing | None:
+def _outcome(
+    node: str, state: ProcessState, names: list[str], at: dict[str, str]
+) -> Imports | Missing | None:
     """What ended it; None while it goes on. A crash is said of the module at which it was.
 
     Raises msgspec.ValidationError, which is an answer that could not be read.
     """
-    events = [msgspec.convert(raw, Event) for raw in heard.events[:1000]]
+    events = [msgspec.convert(raw, Event) for raw in state.events[:1000]]
     rows = next((event.rows for event in events if event.event == "result"), None)
     known = None if rows is None else msgspec.convert(rows, tuple[Import, ...])
     for event in events:
@@ -82,12 +84,12 @@ def _heard(node: str, heard: Heard, names: list[str], at: dict[str, str]) -> Imp
         if [one.name for one in known] != names:
             return Missing(Why.UNPARSABLE, "it speaks of other packages than it was asked about")
         return Imports(imports=tuple(_bounded(one) for one in known))
-    if heard.running:
+    if state.running:
         return None
-    said = how_it_ended(heard)
+    text = how_it_ended(state)
     if node not in at:  # not an import, but the interpreter itself
-        return Missing(Why.FAILED, said)
-    return Imports(imports=(Import(name=at[node], error=said, status=heard.code),))
+        return Missing(Why.FAILED, text)
+    return Imports(imports=(Import(name=at[node], error=text, status=state.code),))
 
 
 def _bounded(one: Import) -> Import:

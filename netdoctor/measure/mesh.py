@@ -11,7 +11,7 @@ from netdoctor.transport.base import Request
 # 31 logins of a node are a second or two. Beyond, what launchers need in any case: from the first node to all
 # (mpirun starts a tree of logins there, pdsh one to each), and each node's neighbours in the list.
 ALL_UP_TO = 32
-BESIDE = 4
+NEIGHBOURS = 4
 FROM_FIRST = 512
 # sshd turns some away when more than ten are not logged in yet (MaxStartups 10:30:100): nodes begin at
 # different peers, and have few logins at once.
@@ -24,7 +24,7 @@ def plan(nodes: Sequence[str]) -> dict[str, list[str]]:
     count = len(nodes)
     if count <= ALL_UP_TO:
         return {a: [nodes[(i + o) % count] for o in range(1, count)] for i, a in enumerate(nodes)}
-    found = peers(nodes, at_most=0, count=BESIDE)
+    found = peers(nodes, at_most=0, count=NEIGHBOURS)
     found[nodes[0]] = list(dict.fromkeys([*found[nodes[0]], *nodes[1 : FROM_FIRST + 1]]))
     return found
 
@@ -50,7 +50,7 @@ def mesh(context: Context) -> Mesh:
         if others
     }
     logins: list[MeshLogin] = []
-    about: dict[str, MeshNode] = {}
+    keys_of: dict[str, MeshNode] = {}
     failed: dict[str, str] = {}
     for reply in replies(context.transport, requests):
         result = reply.result if isinstance(reply.result, dict) else {}
@@ -60,7 +60,7 @@ def mesh(context: Context) -> Mesh:
         if reply.missing is not None or isinstance(node, str) or not isinstance(rows, list):
             failed[reply.node] = reason(reply) if reply.missing or not isinstance(node, str) else node
             continue
-        about[reply.node] = node
+        keys_of[reply.node] = node
         waiting = {(dst, hosts[dst]) for dst in dialled[reply.node]}
         for row in rows:
             login = converted(row, reply.node, MeshLogin) if isinstance(row, dict) else "no row"
@@ -74,4 +74,4 @@ def mesh(context: Context) -> Mesh:
     order = {n: i for i, n in enumerate(nodes)}
     logins.sort(key=lambda one: (order[one.src], order[one.dst]))
     possible = len(hosts) * (len(hosts) - 1)
-    return Mesh(logins=tuple(logins), nodes=about, possible=possible, failed_nodes=failed)
+    return Mesh(logins=tuple(logins), nodes=keys_of, possible=possible, failed_nodes=failed)

@@ -1,7 +1,7 @@
 """Which TCP ports every node reaches on every other, over listeners that netdoctor opens itself."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,13 +13,13 @@ from netdoctor.measure.common import (
     RENDEZVOUS,
     Caller,
     Participants,
-    answered,
     close_listeners,
     converted,
     peers,
     reason,
     replies,
     rows,
+    target_rows,
     token,
 )
 from netdoctor.measure.declare import Context, experiment
@@ -58,99 +58,108 @@ def ports(context: Context) -> PortMatrix:
     if len(nodes) < 2:
         return PortMatrix(failed_nodes=failed, timeout_s=TIMEOUT_S)
     word = token()
-    # Other ports than another scan's that runs at the same time.
-    sample = random.Random(word)  # noqa: S311  of ports, and no secret
-    listeners = _open(transport, participants, nodes, word, failed, sample)
-    plan = peers(nodes)
-    master = participants.master
-    if master is not None and master in plan:
-        for node in nodes:
-            if node != master and master not in plan[node]:
-                plan[node].append(master)
-    targets = {
-        src: [
-            {"dst": dst, "address": one.address, "port": one.port, "purpose": one.purpose, **source}
-            for dst in plan[src]
-            for one in listeners.get(dst, [])
-            # a busy rendezvous port is still dialled: who answers there shows the way is open
-            if one.error in (None, "EADDRINUSE")
-            for source in participants.sources(src, dst, one.address)
-            if not source or one.purpose == EPHEMERAL
-        ]
-        for src in nodes
-    }
-    requests = {
-        src: Request(
-            op="connect",
-            args={"targets": targets[src], "timeout_s": TIMEOUT_S, "token": word, "parallel": 256},
-            timeout_s=CONNECT_S,
-        )
-        for src in nodes
-    }
-    probes: list[PortProbe] = []
-    silent: set[str] = set()
-    for reply in replies(transport, requests):
-        if reply.missing is not None:
-            silent.add(reply.node)
-            failed.setdefault(reply.node, reason(reply))
-            continue
-        found, gap = answered(reply, targets[reply.node], NAME)
-        if gap is not None:
-            failed.setdefault(reply.node, gap)
-        probes.extend(_probe(reply.node, row) for row in found)
-    probes = _from_elsewhere(context, probes, word)
+    listeners = _open(transport, participants, nodes, word, failed)
+    requests = connect_requests(_targets(participants, nodes, listeners), word)
+    answers, silent = target_rows(transport, requests, NAME, failed)
+    probes = _from_elsewhere(context, [_probe(src, row) for src, row in answers], word)
     close_listeners(transport, nodes)
-    # The listeners of a node that went away in the meantime are gone: what failed there is no firewall.
-    probes = [p for p in probes if p.dst not in silent or p.outcome in OPEN]
-    # So may be whoever held a port when we could not have it, such as another scan.
-    all_listeners = [one for many in listeners.values() for one in many]
-    theirs = {(one.node, one.address, one.port) for one in all_listeners if one.error is not None}
-    probes = [p for p in probes if (p.dst, p.address, p.port) not in theirs or p.outcome != "refused"]
+    # The listeners of a node that went away in the meantime are gone: what failed there is no firewall. So
+    # may be whoever held a port when we could not have it, such as another scan.
+    busy = {(one.node, one.address, one.port) for one in listeners if one.error is not None}
+    probes = [
+        p
+        for p in probes
+        if (p.dst not in silent or p.outcome in OPEN)
+        and ((p.dst, p.address, p.port) not in busy or p.outcome != "refused")
+    ]
     order = {n: i for i, n in enumerate(nodes)}
-    first = participants.addresses
+    main = participants.addresses
     probes.sort(
         key=lambda p: (
             *(order.get(p.src, 0), order.get(p.dst, 0)),
-            *(p.address != first.get(p.dst), p.purpose != RENDEZVOUS, p.port),
+            *(p.address != main.get(p.dst), p.purpose != RENDEZVOUS, p.port),
         )
     )
     return PortMatrix(
         probes=tuple(probes),
-        listeners=tuple(all_listeners),
+        listeners=tuple(listeners),
         timeout_s=TIMEOUT_S,
         possible=len(nodes) * (len(nodes) - 1),
         failed_nodes=failed,
     )
 
 
-def _open(
-    transport: Caller,
-    participants: Participants,
-    nodes: list[str],
+def _targets(
+    participants: Participants, nodes: list[str], listeners: Sequence[TestListener]
+) -> dict[str, list[dict[str, Any]]]:
+    """What each node dials: listeners of its peers, and of the master in any case."""
+    dialled = peers(nodes)
+    master = participants.master
+    if master in dialled:
+        for node in nodes:
+            if master not in (node, *dialled[node]):
+                dialled[node].append(master)
+    opened: dict[str, list[TestListener]] = {}
+    for one in listeners:
+        # A busy rendezvous port is still dialled: who answers there shows the way is open.
+        if one.error in (None, "EADDRINUSE"):
+            opened.setdefault(one.node, []).append(one)
+    return {
+        src: [
+            {"dst": dst, "address": one.address, "port": one.port, "purpose": one.purpose, **source}
+            for dst in dialled[src]
+            for one in opened.get(dst, [])
+            for source in participants.sources(src, dst, one.address)
+            if not source or one.purpose == EPHEMERAL
+        ]
+        for src in nodes
+    }
+
+
+def connect_requests(
+    targets: Mapping[str, Sequence[Mapping[str, Any]]],
     word: str,
-    failed: dict[str, str],
-    rng: random.Random,
-) -> dict[str, list[TestListener]]:
+    timeout_s: float = TIMEOUT_S,
+    limit_s: float = CONNECT_S,
+) -> dict[str, Request]:
+    """For each node the request to dial its targets. timeout_s: of one connection."""
+    return {
+        src: Request(
+            op="connect",
+            args={"targets": rows, "timeout_s": timeout_s, "token": word, "parallel": 256},
+            timeout_s=limit_s,
+        )
+        for src, rows in targets.items()
+    }
+
+
+def listen_request(listeners: Sequence[Mapping[str, Any]], word: str) -> Request:
+    """Open these listeners, each an address, a port and its purpose."""
+    args = {"listeners": listeners, "token": word, "ttl_s": 120.0}
+    return Request(op="listen", args=args, timeout_s=OPEN_S)
+
+
+def _open(
+    transport: Caller, participants: Participants, nodes: list[str], word: str, failed: dict[str, str]
+) -> list[TestListener]:
+    """Open listeners on each node; what became of them, in the order of the nodes."""
+    rng = random.Random(word)  # noqa: S311  of ports, and no secret; not those of a scan at the same time
     requests = {}
     for node in nodes:
         low, high = _range(participants, node)
         span = high - low
         sample = [low + int(span * f) + rng.randrange(max(span // 50, 1)) for f in FRACTIONS]
-        ports = {participants.master_port: RENDEZVOUS}
-        ports |= dict.fromkeys((p for p in sample if p != participants.master_port), EPHEMERAL)
-        wanted = [
+        purposes = {participants.master_port: RENDEZVOUS}
+        purposes |= dict.fromkeys((p for p in sample if p != participants.master_port), EPHEMERAL)
+        listeners = [
             {"port": number, "purpose": purpose, "address": way.address}
             for way in participants.ways(node)
-            for number, purpose in ports.items()
+            for number, purpose in purposes.items()
             if purpose in way.purposes
         ]
         on_rails = participants.on_rails(node)
-        wanted += [{"port": sample[-1], "purpose": EPHEMERAL, **row} for row in on_rails]
-        requests[node] = Request(
-            op="listen",
-            args={"listeners": wanted, "token": word, "ttl_s": 120.0},
-            timeout_s=OPEN_S,
-        )
+        listeners += [{"port": sample[-1], "purpose": EPHEMERAL, **row} for row in on_rails]
+        requests[node] = listen_request(listeners, word)
     opened: dict[str, list[TestListener]] = {}
     for reply in replies(transport, requests):
         if reply.missing is not None:
@@ -158,26 +167,22 @@ def _open(
             continue
         # Address and purpose are ours: a node does not get to choose where all the others dial.
         listed = requests[reply.node].args["listeners"]
-        asked = {(row["address"], row["port"]): row["purpose"] for row in listed}
-        mine = opened[reply.node] = []
+        waiting = {(row["address"], row["port"]): row["purpose"] for row in listed}
+        local = opened[reply.node] = []
         for row in rows(reply):
             address, port = str(row.get("address")), row.get("port")
-            if isinstance(port, int) and (address, port) in asked:
-                mine.append(
-                    TestListener(
-                        node=reply.node,
-                        address=address,
-                        port=port,
-                        purpose=asked.pop((address, port)),
-                        error=None if row.get("error") is None else str(row.get("error"))[:200],
-                    )
+            if isinstance(port, int) and (address, port) in waiting:
+                purpose = waiting.pop((address, port))
+                error = None if row.get("error") is None else str(row.get("error"))[:200]
+                local.append(
+                    TestListener(node=reply.node, address=address, port=port, purpose=purpose, error=error)
                 )
-        closed = [one for one in mine if one.error not in (None, "EADDRINUSE")]
-        if asked:
-            failed[reply.node] = f"{len(asked)} test listeners were not answered for"
+        closed = [one for one in local if one.error not in (None, "EADDRINUSE")]
+        if waiting:
+            failed[reply.node] = f"{len(waiting)} test listeners were not answered for"
         elif closed:
             failed[reply.node] = f"could not listen on port {closed[0].port}: {closed[0].error}"
-    return {n: opened[n] for n in nodes if n in opened}
+    return [one for n in nodes for one in opened.get(n, ())]
 
 
 def _from_elsewhere(context: Context, probes: Sequence[PortProbe], word: str) -> list[PortProbe]:
@@ -186,22 +191,20 @@ def _from_elsewhere(context: Context, probes: Sequence[PortProbe], word: str) ->
     for probe in probes:
         if probe.outcome == "filtered" and probe.source_port:
             filtered.setdefault(probe.src, []).append(probe)
-    requests = {}
+    targets: dict[str, list[dict[str, Any]]] = {}
     for src, many in filtered.items():
         low, high = _range(context.participants, src)
-        targets = []
         for i, probe in enumerate(many[:: -(-len(many) // MOST_AGAIN)]):
             others = [low + int((high - low) * share) + i for share in SOURCES]
-            targets += [{**_name(probe), "source_port": port} for port in (probe.source_port, *others)]
-        args = {"targets": targets, "timeout_s": AGAIN_TIMEOUT_S, "token": word, "parallel": 256}
-        requests[src] = Request(op="connect", args=args, timeout_s=AGAIN_S)
-    answers: dict[tuple[object, ...], list[int]] = {}
-    for reply in replies(context.transport, requests):
-        targets = requests[reply.node].args["targets"]
-        for row in answered(reply, targets, (*NAME, "source_port"))[0]:
-            if row.get("outcome") in OPEN:
-                answers.setdefault((reply.node, *map(row.get, NAME)), []).append(row["source_port"])
-    return [replace(p, open_from=tuple(answers.get((p.src, *map(_name(p).get, NAME)), ()))) for p in probes]
+            targets.setdefault(src, []).extend(
+                {**_name(probe), "source_port": port} for port in (probe.source_port, *others)
+            )
+    requests = connect_requests(targets, word, AGAIN_TIMEOUT_S, AGAIN_S)
+    open_from: dict[tuple[object, ...], list[int]] = {}
+    for src, row in target_rows(context.transport, requests, (*NAME, "source_port"), {})[0]:
+        if row.get("outcome") in OPEN:
+            open_from.setdefault((src, *map(row.get, NAME)), []).append(row["source_port"])
+    return [replace(p, open_from=tuple(open_from.get((p.src, *map(_name(p).get, NAME)), ()))) for p in probes]
 
 
 # What tells the targets of one node apart; a source only where it is a rail's.

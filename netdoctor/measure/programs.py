@@ -9,7 +9,7 @@ import msgspec
 
 from netdoctor.facts.base import Missing, Why
 from netdoctor.measure.common import Caller, reason, replies, token
-from netdoctor.measure.ranks import ANSWER_S, ENDING_S, SPAWN_S, Heard, pause
+from netdoctor.measure.ranks import ANSWER_S, ENDING_S, SPAWN_S, ProcessState, pause
 from netdoctor.transport.base import Request
 
 POLL_S = 10.0
@@ -35,11 +35,11 @@ def on_each(
     transport: Caller,
     programs: Mapping[str, Program],
     through_s: float,
-    heard: Callable[[str, Heard], T | Missing | None],
+    outcome: Callable[[str, ProcessState], T | Missing | None],
 ) -> dict[str, T | Missing | None]:
     """What became of each node's program; None of one that was not through in so many seconds.
 
-    heard: what a node's program came to, or None while it goes on.
+    outcome: what a node's program came to, or None while it goes on.
     """
     session = token()[:16]
     found: dict[str, T | Missing | None] = {}
@@ -53,7 +53,7 @@ def on_each(
         args = {"session": session, "say": None, "until": "done", "wait_s": wait_s}
         request = Request(op="converse", args=args, timeout_s=wait_s + ANSWER_S)
         for reply in replies(transport, dict.fromkeys(running, request)):
-            found[reply.node] = reply.missing or _read(reply.node, reply.result, heard)
+            found[reply.node] = reply.missing or _read(reply.node, reply.result, outcome)
         running = {node for node in running if found[node] is None}
         if running:
             pause(began, end)
@@ -78,9 +78,11 @@ def _spawn(session: str, program: Program, through_s: float) -> Request:
     )
 
 
-def _read(node: str, result: Any, heard: Callable[[str, Heard], T | Missing | None]) -> T | Missing | None:
+def _read(
+    node: str, result: Any, outcome: Callable[[str, ProcessState], T | Missing | None]
+) -> T | Missing | None:
     try:
-        (one,) = msgspec.convert(result["ranks"] if isinstance(result, dict) else None, list[Heard])
-        return heard(node, one)
+        (one,) = msgspec.convert(result["ranks"] if isinstance(result, dict) else None, list[ProcessState])
+        return outcome(node, one)
     except (msgspec.ValidationError, RecursionError, ValueError, LookupError):
         return Missing(Why.UNPARSABLE, "the answer could not be read")

@@ -95,11 +95,11 @@ def program() -> str:
 
 
 class Failed(Exception):
-    """Ranks did not do their part. trouble: those to blame first; the others echo it."""
+    """Ranks did not do their part. troubles: those to blame first; the others echo it."""
 
-    def __init__(self, trouble: Sequence[RankTrouble]) -> None:
-        super().__init__("; ".join(f"{t.node}: {t.what}" for t in trouble))
-        self.trouble = tuple(trouble)
+    def __init__(self, troubles: Sequence[RankTrouble]) -> None:
+        super().__init__("; ".join(f"{t.node}: {t.what}" for t in troubles))
+        self.troubles = tuple(troubles)
 
 
 def pause(began: float, end: float) -> None:
@@ -122,7 +122,7 @@ class Event(msgspec.Struct):
     dialling: list[tuple[str, int]] = []
 
 
-class Heard(msgspec.Struct):
+class ProcessState(msgspec.Struct):
     """What an agent says about one of its ranks."""
 
     running: bool
@@ -150,11 +150,11 @@ class Rank:
     dialling: list[tuple[str, int]] = field(default_factory=list)
     results: dict[int, Any] = field(default_factory=dict)
 
-    def take(self, heard: Heard) -> None:
-        self.running, self.code, self.silent_s = heard.running, heard.code, heard.silent_s
-        self.stopped = self.stopped + 1 if heard.state in ("T", "t") else 0
-        self.stderr = heard.stderr[-STDERR_CHARS:] or self.stderr
-        for raw in heard.events[:5000]:
+    def take(self, state: ProcessState) -> None:
+        self.running, self.code, self.silent_s = state.running, state.code, state.silent_s
+        self.stopped = self.stopped + 1 if state.state in ("T", "t") else 0
+        self.stderr = state.stderr[-STDERR_CHARS:] or self.stderr
+        for raw in state.events[:5000]:
             try:
                 event = msgspec.convert(raw, Event)
             except (msgspec.ValidationError, RecursionError):
@@ -189,9 +189,9 @@ class Ranks:
         self.transport = transport
         self.ranks = [Rank(node, number) for number, node in enumerate(layout)]
         self.nodes = tuple(dict.fromkeys(layout))
-        self._of: dict[str, list[Rank]] = {node: [] for node in self.nodes}
+        self._by_node: dict[str, list[Rank]] = {node: [] for node in self.nodes}
         for rank in self.ranks:
-            self._of[rank.node].append(rank)
+            self._by_node[rank.node].append(rank)
         self.addresses = addresses
         self.backend = backend
         self.environments = environments
@@ -203,16 +203,16 @@ class Ranks:
         self.port = 0
         self.end = 0.0
 
-    def of(self, node: str) -> list[Rank]:
-        return self._of[node]
+    def on_node(self, node: str) -> list[Rank]:
+        return self._by_node[node]
 
     def start(self) -> None:
         """Start every rank and wait until torch is imported everywhere. Raises Failed."""
         requests = {}
         for node in self.nodes:
             configs = [
-                {"rank": rank.number, "world": len(self.ranks), "backend": self.backend, "device": place}
-                for place, rank in enumerate(self.of(node))
+                {"rank": rank.number, "world": len(self.ranks), "backend": self.backend, "device": device}
+                for device, rank in enumerate(self.on_node(node))
             ]
             requests[node] = Request(
                 op="spawn",
@@ -257,16 +257,18 @@ class Ranks:
         do: str,
         timeout_s: float,
         nodes: Iterable[str] | None = None,
-        of: Mapping[str, Mapping[str, Any]] | None = None,
+        per_node: Mapping[str, Mapping[str, Any]] | None = None,
         **args: Any,
     ) -> list[Any]:
         """Have the ranks do something; the result of each, None for those not asked. Raises Failed.
 
-        of: arguments for the ranks of one node each. What names many ranks belongs there: told to all nodes
-        it grows with the square of the world.
+        per_node: arguments for the ranks of one node each. What names many ranks belongs there: sent to all
+        nodes, it grows with the square of the world.
         """
         self.number += 1
-        self._lead({"do": do, "step": self.number, **args}, str(self.number), timeout_s, nodes, of or {})
+        self._lead(
+            {"do": do, "step": self.number, **args}, str(self.number), timeout_s, nodes, per_node or {}
+        )
         return [rank.results.get(self.number) for rank in self.ranks]
 
     def stop(self) -> None:
@@ -296,15 +298,15 @@ class Ranks:
                 self.lost[reply.node] = reason(reply)
                 continue
             result = reply.result if isinstance(reply.result, dict) else {}
-            own = self.of(reply.node)
+            local = self.on_node(reply.node)
             try:
-                heard = msgspec.convert(result.get("ranks"), list[Heard])
+                states = msgspec.convert(result.get("ranks"), list[ProcessState])
             except (msgspec.ValidationError, RecursionError):
-                heard = []
-            if len(heard) != len(own):
+                states = []
+            if len(states) != len(local):
                 self.lost[reply.node] = "the answer could not be read"
                 continue
-            for rank, one in zip(own, heard, strict=True):
+            for rank, one in zip(local, states, strict=True):
                 rank.take(one)
             if result.get("done") is True:
                 done.add(reply.node)
@@ -316,15 +318,15 @@ class Ranks:
         until: str,
         timeout_s: float,
         nodes: Iterable[str] | None = None,
-        of: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+        per_node: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     ) -> None:
         waiting = dict.fromkeys(self.nodes if nodes is None else nodes)
         self.end = end = time.monotonic() + timeout_s
         while waiting:
             began = time.monotonic()
             wait_s = min(POLL_S, max(end - began, 0.05))
-            said = {n: say and {**say, **of.get(n, {})} for n in waiting}
-            done = self._ask({n: self._converse(said[n], until, wait_s) for n in waiting})
+            commands = {n: say and {**say, **per_node.get(n, {})} for n in waiting}
+            done = self._ask({n: self._converse(commands[n], until, wait_s) for n in waiting})
             say = None
             for node in done:
                 waiting.pop(node, None)
@@ -340,7 +342,7 @@ class Ranks:
         return any(n in self.lost for n in nodes) or any(
             not rank.running or rank.error is not None or self._is_frozen(rank)
             for n in nodes
-            for rank in self.of(n)
+            for rank in self.on_node(n)
         )
 
     def _is_frozen(self, rank: Rank) -> bool:
@@ -350,18 +352,18 @@ class Ranks:
 
     def _echoes(self, nodes: Iterable[str]) -> None:
         """Look once more, so that a rank that was killed is not hidden behind those that noticed first."""
-        asked = [n for n in nodes if n not in self.lost]
+        nodes_left = [n for n in nodes if n not in self.lost]
         end = time.monotonic() + ECHO_S
-        while asked and time.monotonic() < end:
-            self._ask({n: self._converse(None, "never", 0.2) for n in asked})
-            asked = [n for n in asked if n not in self.lost]
-            if all(not rank.running for n in asked for rank in self.of(n)):
+        while nodes_left and time.monotonic() < end:
+            self._ask({n: self._converse(None, "never", 0.2) for n in nodes_left})
+            nodes_left = [n for n in nodes_left if n not in self.lost]
+            if all(not rank.running for n in nodes_left for rank in self.on_node(n)):
                 return
             time.sleep(0.2)
 
     def _silent(self, node: str, during: str) -> RankTrouble:
         return RankTrouble(
-            node=node, rank=self.of(node)[0].number, what="silent", detail=self.lost[node], during=during
+            node=node, rank=self.on_node(node)[0].number, what="silent", detail=self.lost[node], during=during
         )
 
     def _blame(self, waiting: Iterable[str], until: str) -> list[RankTrouble]:
@@ -370,9 +372,9 @@ class Ranks:
         late: list[RankTrouble] = []
         for node in waiting:
             if node in self.lost:
-                found.append((1, self._silent(node, self.of(node)[0].stage)))
+                found.append((1, self._silent(node, self.on_node(node)[0].stage)))
                 continue
-            for rank in self.of(node):
+            for rank in self.on_node(node):
                 weight, what, detail = self._state(rank, time.monotonic() >= self.end)
                 one = RankTrouble(
                     node=node, rank=rank.number, what=what, detail=detail[:400], during=rank.stage
@@ -441,15 +443,15 @@ def _ended(rank: Rank) -> tuple[int, str, str]:
     if rank.code == -signal.SIGABRT:
         # torch ends the process of a rank whose NCCL operations fail, mostly because of another rank.
         for pattern, weight, what in _ABORTS:
-            told = next((line for line in lines if pattern.search(line)), None)
-            if told is not None:
-                return weight, what, told
+            last = next((line for line in lines if pattern.search(line)), None)
+            if last is not None:
+                return weight, what, last
     if rank.code is not None and rank.code < 0:
         return 0, "killed", f"its process was killed by signal {-rank.code}"
     return 0, "exited", how_it_ended(rank)
 
 
-def how_it_ended(process: Rank | Heard) -> str:
+def how_it_ended(process: Rank | ProcessState) -> str:
     """The status of a process that is gone, and the last line that it wrote."""
     last = _lines(process.stderr)[-1:]
     return " ".join((f"its process ended with status {process.code}", *last))[:400]
@@ -459,9 +461,8 @@ def _lines(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
-def only_import(trouble: Iterable[RankTrouble]) -> bool:
+def only_import(troubles: Sequence[RankTrouble]) -> bool:
     """Whether torch is there and has nothing to compute with (a stand-in, a build without distributed)."""
-    troubles = list(trouble)
     return bool(troubles) and all(
         t.what == "import" and ("torch.distributed" in t.detail or "without distributed" in t.detail)
         for t in troubles

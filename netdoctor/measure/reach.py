@@ -34,8 +34,8 @@ def reach(context: Context) -> Reach:
                 waiting.discard(one.url)
                 found.append(one)
         if waiting:
-            said = f"{len(waiting)} URLs were not answered for"
-            failed[reply.node] = said if reply.missing is None else reason(reply)
+            text = f"{len(waiting)} URLs were not answered for"
+            failed[reply.node] = text if reply.missing is None else reason(reply)
     order = {n: i for i, n in enumerate(context.participants.nodes)}
     found.sort(key=lambda one: (urls.index(one.url), order[one.node]))
     return Reach(rows=tuple(found), failed_nodes=failed)

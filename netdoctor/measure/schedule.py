@@ -53,17 +53,17 @@ def first_rounds(
         rng.shuffle(seats)
         turns = rng.sample(range(len(nodes) - 1 + len(nodes) % 2), rounds)
         return tuple(_round(i, circle(seats, turn), nodes, "cover") for i, turn in enumerate(turns))
-    of = {n: leaves.get(n, f"\0{n}") for n in nodes}
+    leaf_of = {n: leaves.get(n, f"\0{n}") for n in nodes}
     used: set[frozenset[str]] = set()
-    made: list[Round] = []
+    scheduled: list[Round] = []
     for number in range(rounds):
         across = number % 2 == 0
-        pairs = (_across if across else _inside)(nodes, of, used, rng)
+        pairs = (_across if across else _inside)(nodes, leaf_of, used, rng)
         if not pairs:
             break
         used.update(frozenset(pair) for pair in pairs)
-        made.append(_round(number, pairs, nodes, "cross_leaf" if across else "same_leaf"))
-    return tuple(made)
+        scheduled.append(_round(number, pairs, nodes, "cross_leaf" if across else "same_leaf"))
+    return tuple(scheduled)
 
 
 def circle(seats: Sequence[str], turn: int) -> list[Pair]:
@@ -131,9 +131,9 @@ class _FollowUp:
         self.pairs: list[Pair] = []
         self.leaves = leaves
         self.met = {frozenset(pair) for one in done for pair in one.pairs}
-        named = [c for tie in decision.undecided for c in tie.between] + list(decision.suspects)
-        suspects = {n for c in named if c.kind in (Kind.NODE, Kind.NIC, Kind.PATH) for n in c.nodes}
-        doubtful = {c.leaf for c in named if c.leaf is not None}
+        accused = [c for tie in decision.undecided for c in tie.between] + list(decision.suspects)
+        suspects = {n for c in accused if c.kind in (Kind.NODE, Kind.NIC, Kind.PATH) for n in c.nodes}
+        doubtful = {c.leaf for c in accused if c.leaf is not None}
         good = set(decision.exonerated)
         # Good and in nobody's case, then good, then whoever is left.
         order = sorted(nodes, key=lambda n: (n not in good, n in suspects))
@@ -151,12 +151,12 @@ class _FollowUp:
                 self.beyond.pop(node, None)
             self.pairs.append((a, b))
 
-    def meet(self, node: str, among: Iterable[str]) -> None:
+    def meet(self, node: str, partners: Iterable[str]) -> None:
         """Pair `node` with the best partner among those free that is new to it, or with the best."""
         if node not in self.free:
             return
         best = None
-        for partner in among:
+        for partner in partners:
             if partner == node:
                 continue
             if frozenset((node, partner)) not in self.met:
@@ -186,12 +186,12 @@ def _round(number: int, pairs: Sequence[Pair], nodes: Sequence[str], purpose: st
 
 
 def _inside(
-    nodes: Sequence[str], of: Mapping[str, str], used: set[frozenset[str]], rng: random.Random
+    nodes: Sequence[str], leaf_of: Mapping[str, str], used: set[frozenset[str]], rng: random.Random
 ) -> list[Pair]:
     """The circle method within each leaf; those left over meet each other."""
     leaves: dict[str, list[str]] = {}
     for node in nodes:
-        leaves.setdefault(of[node], []).append(node)
+        leaves.setdefault(leaf_of[node], []).append(node)
     pairs: list[Pair] = []
     left: list[str] = []
     for members in leaves.values():
@@ -212,12 +212,12 @@ def _inside(
 
 
 def _across(
-    nodes: Sequence[str], of: Mapping[str, str], used: set[frozenset[str]], rng: random.Random
+    nodes: Sequence[str], leaf_of: Mapping[str, str], used: set[frozenset[str]], rng: random.Random
 ) -> list[Pair]:
     """Leaf after leaf in a row, its first half against its second, then repaired by swaps."""
     leaves: dict[str, list[str]] = {}
     for node in rng.sample(nodes, len(nodes)):
-        leaves.setdefault(of[node], []).append(node)
+        leaves.setdefault(leaf_of[node], []).append(node)
     row = [n for members in sorted(leaves.values(), key=len, reverse=True) for n in members]
     half = len(row) // 2
     # Half a row apart nobody shares a leaf that holds less than half of them. The second half is shuffled, or
@@ -225,7 +225,7 @@ def _across(
     pairs = list(zip(row[:half], rng.sample(row[half : 2 * half], half), strict=True))
 
     def bad(a: str, b: str) -> bool:
-        return of[a] == of[b] or frozenset((a, b)) in used
+        return leaf_of[a] == leaf_of[b] or frozenset((a, b)) in used
 
     for _ in range(REPAIRS):
         wrong = [i for i, pair in enumerate(pairs) if bad(*pair)]

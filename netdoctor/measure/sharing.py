@@ -39,20 +39,20 @@ def sharing(context: Context) -> Sharing:
     number = {node: i for i, node in enumerate(nodes)}
     failed: dict[str, str] = {}
     writes: list[SharedWrite] = []
-    asked = {
+    requests = {
         node: Request(
             op="share", args={"paths": folders, "token": word, "number": number[node]}, timeout_s=WRITING_S
         )
         for node in nodes
     }
-    for reply in replies(context.transport, asked):
-        found = _of(reply, folders, SharedWrite, node=reply.node)
+    for reply in replies(context.transport, requests):
+        found = _rows_as(reply, folders, SharedWrite, node=reply.node)
         writes += found
         _note(reply, len(found), len(folders), failed)
     writes.sort(key=lambda one: (folders.index(one.path), number[one.node]))
     reads: list[SharedRead] = []
-    wanted, limits = _reads(writes, folders)
-    asked = {
+    to_read, limits = _reads(writes, folders)
+    requests = {
         node: Request(
             op="read_shared",
             args={
@@ -62,21 +62,23 @@ def sharing(context: Context) -> Sharing:
             },
             timeout_s=READING_S,
         )
-        for node, paths in wanted.items()
+        for node, paths in to_read.items()
     }
-    for reply in replies(context.transport, asked):
-        mine = wanted[reply.node]
+    for reply in replies(context.transport, requests):
+        waiting = to_read[reply.node]
         count = 0
         for row in rows(reply):
             at = row.get("number")
             writer = nodes[at] if isinstance(at, int) and 0 <= at < len(nodes) else ""
             known = {**row, "writer": writer}
-            for one in _of(Reply(node=reply.node, result=[known]), folders, SharedRead, reader=reply.node):
-                if one.writer in mine.get(one.path, ()):
-                    mine[one.path].remove(one.writer)
+            for one in _rows_as(
+                Reply(node=reply.node, result=[known]), folders, SharedRead, reader=reply.node
+            ):
+                if one.writer in waiting.get(one.path, ()):
+                    waiting[one.path].remove(one.writer)
                     reads.append(one)
                     count += 1
-        _note(reply, count, count + sum(map(len, mine.values())), failed)
+        _note(reply, count, count + sum(map(len, waiting.values())), failed)
     reads.sort(key=lambda one: (folders.index(one.path), number[one.reader], number[one.writer]))
     left = _removed(context, word, number, failed)
     return Sharing(
@@ -88,16 +90,16 @@ def _reads(
     writes: Sequence[SharedWrite], folders: Sequence[str]
 ) -> tuple[dict[str, dict[str, list[str]]], dict[str, dict[str, float]]]:
     """Whose files a node reads, and how long it waits for them, by node and path."""
-    wanted: dict[str, dict[str, list[str]]] = {}
+    to_read: dict[str, dict[str, list[str]]] = {}
     limits: dict[str, dict[str, float]] = {}
     for path in folders:
         here = [one for one in writes if one.path == path and one.step != "folder"]
         for node, writers in plan([w.node for w in here], [w.node for w in here if not w.error]).items():
             if writers:
-                wanted.setdefault(node, {})[path] = writers
+                to_read.setdefault(node, {})[path] = writers
         for one in here:
             limits.setdefault(one.node, {})[path] = one.cached_s
-    return wanted, limits
+    return to_read, limits
 
 
 def _removed(
@@ -112,15 +114,15 @@ def _removed(
             found = msgspec.convert(reply.result, dict[str, str]) if reply.missing is None else {}
         except (msgspec.ValidationError, RecursionError):
             found = {}
-        told = {path: error[:40] for path, error in found.items() if path in context.job.write_test}
-        if told and reply.node not in failed:
-            left[reply.node] = told
+        errors = {path: error[:40] for path, error in found.items() if path in context.job.write_test}
+        if errors and reply.node not in failed:
+            left[reply.node] = errors
         if reply.missing is not None:
             failed.setdefault(reply.node, reason(reply))
     return left
 
 
-def _of(reply: Reply, folders: Sequence[str], cls: Any, **more: str) -> list[Any]:
+def _rows_as(reply: Reply, folders: Sequence[str], cls: Any, **more: str) -> list[Any]:
     """Rows of a reply about folders that were asked for, as `cls`; each folder or pair once."""
     found: list[Any] = []
     for row in rows(reply):
@@ -135,5 +137,5 @@ def _of(reply: Reply, folders: Sequence[str], cls: Any, **more: str) -> list[Any
 
 def _note(reply: Reply, count: int, expected: int, failed: dict[str, str]) -> None:
     if count < expected:
-        said = f"{expected - count} answers are missing"
-        failed.setdefault(reply.node, said if reply.missing is None else reason(reply))
+        text = f"{expected - count} answers are missing"
+        failed.setdefault(reply.node, text if reply.missing is None else reason(reply))

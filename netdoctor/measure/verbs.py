@@ -16,7 +16,7 @@ from netdoctor.measure.bandwidth import (
     connected,
     in_rounds,
     leaves,
-    wanted_rounds,
+    rounds_to_share,
 )
 from netdoctor.measure.common import reason, replies
 from netdoctor.measure.declare import Context, experiment
@@ -66,26 +66,28 @@ def verbs(context: Context) -> RdmaRates:
     measured = RdmaRates(without=tuple(without), failed_nodes=failed)
     if len(nodes) < 2:
         return measured
-    own = {n: bound(found) for n, found in rails.items() if n in nodes}
+    limiting = {n: bound(found) for n, found in rails.items() if n in nodes}
     measured = replace(
         measured,
         nodes=tuple(nodes),
         seconds=SECONDS,
-        expected_gbyte_s={n: one[0] for n, one in own.items() if one},
-        limited_by={n: one[1] for n, one in own.items() if one},
+        expected_gbyte_s={n: one[0] for n, one in limiting.items() if one},
+        limited_by={n: one[1] for n, one in limiting.items() if one},
     )
     meeting = _Meeting(context, rails, failed)
-    of = leaves(context)
+    leaf_of = leaves(context)
 
     def run(one: Round) -> None:
         for pairs in (one.pairs, tuple((b, a) for a, b in one.pairs)):
             meeting.direction(one.number, pairs)
 
     def judge() -> Decision:
-        return decide(replace(measured, rates=tuple(meeting.rates)), of)
+        return decide(replace(measured, rates=tuple(meeting.rates)), leaf_of)
 
-    whole = wanted_rounds(len(nodes), budget_s, EACH_S)
-    done, planned = in_rounds(nodes, min(budget_s, (whole + KEPT_ROUNDS) * EACH_S), EACH_S, run, judge, of)
+    rounds = rounds_to_share(len(nodes), budget_s, EACH_S)
+    done, planned = in_rounds(
+        nodes, min(budget_s, (rounds + KEPT_ROUNDS) * EACH_S), EACH_S, run, judge, leaf_of
+    )
     meeting.ask({n: {"role": "stop"} for n in nodes}, ASKING_S)
     return replace(
         measured,
@@ -166,14 +168,14 @@ class _Meeting:
                 up = [n for n, row in zip(names, answers, strict=True) if row.get("ready") is True]
                 for name, row in zip(names, answers, strict=True):
                     if name not in up and b not in self.failed:
-                        self._trouble(a, b, name, row)
+                        self._failed(a, b, name, row)
                 common[a, b] = up
-            wanted = {
+            commands = {
                 a: self._args("run", test, a, names, self.context.participants.addresses[b])
                 for (a, b), names in common.items()
                 if names and a not in self.failed
             }
-            answered = self.ask(wanted, RUN_S)
+            answered = self.ask(commands, RUN_S)
             self.ask({b: {"role": "stop"} for _, b in alive if b not in self.failed}, ASKING_S)
             for (a, b), names in common.items():
                 if a in answered:
@@ -191,19 +193,19 @@ class _Meeting:
 
     def _take(self, number: int, test: str, ends: tuple[str, str], name: str, row: Mapping[str, Any]) -> None:
         src, dst = ends
-        said = row.get("value")
-        value = float(said) if isinstance(said, int | float) and not isinstance(said, bool) else -1.0
+        raw = row.get("value")
+        value = float(raw) if isinstance(raw, int | float) and not isinstance(raw, bool) else -1.0
         if test == "latency" and 0 < value < MOST_LATENCY_US:
             self.latencies.append(RdmaLatency(src=src, dst=dst, rail=name, us=value))
         elif test == "bandwidth" and 0 <= value < MOST_GBYTE_S * 8:
             self.rates.append(PairRate(src=src, dst=dst, round=number, gbyte_s=value / 8, rail=name))
         elif row.get("dead") is True and test == "bandwidth":
             self.rates.append(PairRate(src=src, dst=dst, round=number, gbyte_s=0.0, rail=name))
-            self._trouble(src, dst, name, row)
+            self._failed(src, dst, name, row)
         else:
-            self._trouble(src, dst, name, row)
+            self._failed(src, dst, name, row)
 
-    def _trouble(self, src: str, dst: str, name: str, row: Mapping[str, Any]) -> None:
+    def _failed(self, src: str, dst: str, name: str, row: Mapping[str, Any]) -> None:
         text = str(row.get("error") or "an answer that cannot be")[:300]
         self.troubles.setdefault(f"{src}->{dst} {name}", text)
 

@@ -169,9 +169,9 @@ class Written(Facts):
         shape = self._read(_Shape)
         made = Store()
         for group, nodes in shape.node.items():
-            made.node[group] = {node: store.kept(group, self._one(raw)) for node, raw in nodes.items()}
+            made.node[group] = {node: store.from_saved(group, self._one(raw)) for node, raw in nodes.items()}
         for group, raw in shape.cluster.items():
-            made.cluster[group] = store.kept(group, self._one(raw))
+            made.cluster[group] = store.from_saved(group, self._one(raw))
         return made
 
     def cluster_fact(self, group: str) -> Any:
@@ -211,11 +211,11 @@ class Squeezed(Facts):
             for group, raw in line.facts.items():
                 known = store.group_type(group) is not None
                 fact = raw if known else _decoded(raw, Any, self._name)
-                made.put(group, line.node, store.kept(group, fact))
+                made.put(group, line.node, store.from_saved(group, fact))
         for group in self._kept.cluster:
             known = store.group_type(group) is not None
             made.cluster[group] = (
-                self.cluster_fact(group) if known else store.kept(group, self._rows(group, None))
+                self.cluster_fact(group) if known else store.from_saved(group, self._rows(group, None))
             )
         return made
 

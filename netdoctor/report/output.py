@@ -12,7 +12,7 @@ from typing import Protocol
 
 from netdoctor.errors import InputError
 from netdoctor.report.model import Note, Report
-from netdoctor.text import columns_said
+from netdoctor.text import columns_of
 
 FILE_WIDTH = 100
 NARROWEST = 40
@@ -283,7 +283,7 @@ def for_stdout(options: RenderOptions) -> RenderOptions:
     An exported COLUMNS says the width of what is piped, too, as it does to other tools.
     """
     terminal = sys.stdout.isatty()
-    width = options.width or columns_said(os.environ)
+    width = options.width or columns_of(os.environ)
     if width is None and terminal:
         width = max(NARROWEST, min(_columns(), FILE_WIDTH))
     able = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"

@@ -78,8 +78,8 @@ def usable_rows(net: NetFacts) -> tuple[tuple[int, AddressRow, IPNetwork], ...]:
     """Rows that peers could dial: place among `rows_of`, row, network."""
     located = [(row, _located(row.address, row.prefix_len)) for row in rows_of(net)]
     return tuple(
-        (place, row, where[0])
-        for place, (row, where) in enumerate(located)
+        (position, row, where[0])
+        for position, (row, where) in enumerate(located)
         if where is not None and where[1] and row.scope != "host"
     )
 

@@ -19,8 +19,8 @@ def together(one: SharedAddress, rows: Iterable[SharedAddress]) -> Iterator[Shar
     """Those of `rows` whose subnet overlaps with that of `one`, itself included."""
     here = network_of(one.address, one.prefix_len)
     for row in rows:
-        there = network_of(row.address, row.prefix_len)
-        if here is not None and there is not None and here.overlaps(there):
+        subnet = network_of(row.address, row.prefix_len)
+        if here is not None and subnet is not None and here.overlaps(subnet):
             yield row
 
 
@@ -37,8 +37,8 @@ def lets_in(one: SharedAddress, at: SharedAddress) -> bool:
 
 def answers(one: SharedAddress, at: SharedAddress) -> bool:
     """Whether the interface of `at` answers when a neighbour asks who has the address `one`."""
-    own = one.ifname == at.ifname
-    if at.arp_ignore == NOTHING or (at.arp_ignore in OWN_ONLY and not own):
+    is_its_own = one.ifname == at.ifname
+    if at.arp_ignore == NOTHING or (at.arp_ignore in OWN_ONLY and not is_its_own):
         return False
     if at.arp_filter and one.dev != at.ifname:
         return False

@@ -77,22 +77,22 @@ FOREIGN_BYTES = 2048 * 1024 * 1024
 def visible(text: str, devices: int) -> list[str]:
     """The entries of CUDA_VISIBLE_DEVICES that count: the list ends at its first invalid or repeated one
     (CUDA C++ Programming Guide, environment variables); an empty value leaves none."""
-    seen: list[str] = []
+    entries: list[str] = []
     for item in (part.strip() for part in text.split(",")):
         is_index = re.fullmatch(r"[0-9]{1,4}", item) is not None
         if is_index and int(item) >= devices:
             break
-        if item in seen or not (is_index or item.startswith(("GPU-", "MIG-"))):
+        if item in entries or not (is_index or item.startswith(("GPU-", "MIG-"))):
             break
-        seen.append(item)
-    return seen
+        entries.append(item)
+    return entries
 
 
 def unseen_bytes(device: Gpu) -> int:
     """Memory that no process accounts for, as when another container's holds it; 0 up to what the driver may
     keep for itself."""
-    held = sum(process.memory_bytes or 0 for process in device.processes or ())
-    beyond = (device.memory_used_bytes or 0) - held
+    accounted = sum(process.memory_bytes or 0 for process in device.processes or ())
+    beyond = (device.memory_used_bytes or 0) - accounted
     return beyond if beyond > FOREIGN_BYTES else 0
 
 
@@ -126,13 +126,13 @@ def code_for(archs: Collection[str], capability: Version) -> str:
         parts = _ARCH.fullmatch(arch)
         if parts is None:
             continue
-        own = (int(parts[2]), int(parts[3]))
+        arch_version = (int(parts[2]), int(parts[3]))
         if parts[4] == "a":
-            fits = own == capability[:2]
+            fits = arch_version == capability[:2]
         elif parts[1] == "sm" or parts[4]:
-            fits = own[0] == capability[0] and own <= capability[:2]
+            fits = arch_version[0] == capability[0] and arch_version <= capability[:2]
         else:
-            fits = own <= capability[:2]
+            fits = arch_version <= capability[:2]
         if fits and parts[1] == "sm":
             return "binary"
         found = "ptx" if fits else found

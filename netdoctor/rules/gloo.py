@@ -81,11 +81,11 @@ def _of_interface(net: NetFacts, name: str) -> Device:
 
 def _row_of(net: NetFacts, address: str) -> AddressRow | None:
     try:
-        wanted = ip(address)
+        searched = ip(address)
     except ValueError:
         return None
     for row in rows_of(net):
-        if ip(row.address) == wanted:
+        if ip(row.address) == searched:
             return row
     return None
 

@@ -28,7 +28,7 @@ class Choice:
     # ``virbr*`` or ``nothing left``.
     rule: str
     untold: str = ""  # what the choice hangs on and the facts do not say; empty where it is certain
-    asked: bool = False  # NCCL itself said so
+    by_nccl: bool = False  # NCCL itself said so
 
     @property
     def ifname(self) -> str | None:
@@ -55,14 +55,14 @@ def _running(net: NetFacts) -> dict[str, bool]:
 
 def find_interfaces(
     net: NetFacts,
-    wanted: str,
+    names: str,
     version: Version | None,
     family: str | None = None,
     most: int = MAX_IFS,
 ) -> list[AddressRow]:
     """Rows that ncclOsFindInterfaces takes for the list `wanted`: getifaddrs order, one row per interface."""
     rows = rows_of(net)
-    return [rows[place] for place in _found(_kinds(net), wanted, version, family, most)]
+    return [rows[position] for position in _found(_kinds(net), names, version, family, most)]
 
 
 # Of a row: its interface, its family, whether it is ::1, whether its interface is running. Nodes of a cluster
@@ -86,12 +86,12 @@ def _kinds(net: NetFacts) -> tuple[_Kind, ...]:
 
 @lru_cache(maxsize=1 << 14)
 def _found(
-    rows: tuple[_Kind, ...], wanted: str, version: Version | None, family: str | None, most: int
+    rows: tuple[_Kind, ...], listed: str, version: Version | None, family: str | None, most: int
 ) -> tuple[int, ...]:
-    keep = parse_filter(wanted)
+    keep = parse_filter(listed)
     found: list[int] = []
     names: set[str] = set()
-    for place, (ifname, its_family, is_loopback, running) in enumerate(rows):
+    for position, (ifname, its_family, is_loopback, running) in enumerate(rows):
         if len(found) == most:
             break
         if ifname in names or (family and its_family != family):
@@ -100,7 +100,7 @@ def _found(
             continue
         if keep.accepts(ifname):
             names.add(ifname)
-            found.append(place)
+            found.append(position)
     return tuple(found)
 
 
@@ -176,7 +176,7 @@ def corrected(predicted: Choice, answer: NcclAnswer | None, net: NetFacts, env: 
         return predicted
     if answer.error:
         if any(words in answer.error for words in _NOTHING_FITS):
-            return Choice(None, predicted.rule, asked=True)
+            return Choice(None, predicted.rule, by_nccl=True)
         return replace(predicted, untold=f"NCCL itself failed there: {answer.error}")
     if "NCCL_COMM_ID" in env:
         zone = next((dev.ifindex for dev in net.netdevs if dev.name == answer.zone), 0)
@@ -189,9 +189,9 @@ def corrected(predicted: Choice, answer: NcclAnswer | None, net: NetFacts, env: 
         if row.address == answer.address and answer.zone in (None, device_of(row.ifname))
     ]
     if predicted.row in rows:
-        return replace(predicted, untold="", asked=True)
+        return replace(predicted, untold="", by_nccl=True)
     if rows:
-        return Choice(rows[0], "asked", asked=True)
+        return Choice(rows[0], "asked", by_nccl=True)
     text = f"NCCL itself chose {answer.address}, which is of no interface that was seen"
     return replace(predicted, untold=text)
 
@@ -261,16 +261,16 @@ def _looked_up(host: str, resolve: ResolveFacts | None) -> CommId:
     return CommId(address)  # a zone that the name service gives is dropped
 
 
-def match_subnet(net: NetFacts, wanted: CommId) -> AddressRow | None:
+def match_subnet(net: NetFacts, comm_id: CommId) -> AddressRow | None:
     """First row in whose network the address lies, in the same zone (ncclFindInterfaceMatchSubnet; RUNNING
     is not asked)."""
-    if wanted.address is None:
+    if comm_id.address is None:
         return None
     zones = {dev.name: dev.ifindex for dev in net.netdevs}
     for row in rows_of(net):
-        own = ip(row.address)
-        zone = zones.get(row.ifname, 0) if own.version == 6 and own.is_link_local else 0
-        same = own.version == 4 or zone == wanted.zone
-        if own.version == wanted.address.version and same and wanted.address in network(row):
+        local = ip(row.address)
+        zone = zones.get(row.ifname, 0) if local.version == 6 and local.is_link_local else 0
+        same = local.version == 4 or zone == comm_id.zone
+        if local.version == comm_id.address.version and same and comm_id.address in network(row):
             return row
     return None

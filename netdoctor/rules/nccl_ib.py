@@ -203,9 +203,11 @@ def choose_gids(hcas: Sequence[Hca], env: Environment, version: Version | None) 
     ]
 
 
-def _in_range(bits: int, wanted: IPNetwork) -> bool:
-    address = ipaddress.IPv4Address(bits & 0xFFFFFFFF) if wanted.version == 4 else ipaddress.IPv6Address(bits)
-    return address in wanted
+def _in_range(bits: int, allowed: IPNetwork) -> bool:
+    address = (
+        ipaddress.IPv4Address(bits & 0xFFFFFFFF) if allowed.version == 4 else ipaddress.IPv6Address(bits)
+    )
+    return address in allowed
 
 
 @lru_cache(maxsize=256)

@@ -61,8 +61,8 @@ def applies_to(marker: str, here: Environment, extras: Sequence[str]) -> bool | 
     if not extras:
         return applies(marker, here)
     bare = tuple(one for one in here if one[0] != "extra")
-    said = [applies(marker, (*bare, ("extra", extra))) for extra in extras]
-    return any(said) or (None if None in said else False)
+    answers = [applies(marker, (*bare, ("extra", extra))) for extra in extras]
+    return any(answers) or (None if None in answers else False)
 
 
 @lru_cache(maxsize=1 << 12)

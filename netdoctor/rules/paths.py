@@ -46,27 +46,27 @@ def data_addresses(
     shared = {node for rows in reach.values() if 2 * len(rows) > len(nets) for node in rows}
     for node, net in nets.items():
         env = envs.get(node, {})
-        own = {row.address: row for _, row, _ in usable_rows(net)}
+        local = {row.address: row for _, row, _ in usable_rows(net)}
         login, is_asked = ssh_addresses.get(node), is_ifname_set(env)
         # What NCCL would take by itself counts only where the login does not say.
-        chosen = choose(net, env).row if is_asked or login not in own else None
+        chosen = choose(net, env).row if is_asked or login not in local else None
         if is_asked and chosen and is_usable(chosen):
             alone = len(reach.get(network(chosen), {})) == 1 and node in shared
             if not alone or len(nets) == 1:
                 result[node] = chosen.address
                 continue
-        if login in own:
-            result[node] = own[login].address
+        if login in local:
+            result[node] = local[login].address
             continue
         if (
             chosen
-            and chosen.address in own
+            and chosen.address in local
             and chosen.address not in repeated
             and 2 * len(reach.get(network(chosen), {})) > len(nets)
         ):
             result[node] = chosen.address
             continue
-        rows = [row for row in own.values() if row.address not in repeated] or list(own.values())
+        rows = [row for row in local.values() if row.address not in repeated] or list(local.values())
         if rows:
             # max() keeps the first of equals, which is getifaddrs order.
             result[node] = max(rows, key=lambda row: len(reach.get(network(row), {}))).address
@@ -180,8 +180,8 @@ def _without_nccl(one: Known, job: Job) -> str:
         return f"the job uses {job.backend}"
     if one.gpu is None:
         return "GPUs were not looked at"
-    there = one.gpu.devices or one.gpu.pci or one.gpu.device_nodes
-    return "" if there else "no GPU there"
+    has_gpu = one.gpu.devices or one.gpu.pci or one.gpu.device_nodes
+    return "" if has_gpu else "no GPU there"
 
 
 def _row(net: NetFacts, address: str) -> AddressRow | None:
@@ -213,11 +213,11 @@ def _grouped(nodes: Mapping[str, Known], uses: Iterable[Use], main: Mapping[str,
         met[node, net] += 1
     reach = _reach(nodes)
     if main:
-        own = {n: row for n, address in main.items() if (row := _row(nodes[n].net, address))}
-        yield replace(_path(MAIN, reach, own), addresses=dict(main))
+        dialled = {n: row for n, address in main.items() if (row := _row(nodes[n].net, address))}
+        yield replace(_path(MAIN, reach, dialled), addresses=dict(main))
     for number, group in enumerate(groups.values(), 2):
-        theirs = dict.fromkeys(user for n, row in group.items() for user in users[n, row.address])
-        yield replace(_path(str(number), reach, group), users=tuple(theirs))
+        programs = dict.fromkeys(user for n, row in group.items() for user in users[n, row.address])
+        yield replace(_path(str(number), reach, group), users=tuple(programs))
 
 
 def _rails(nodes: Mapping[str, Known], uses: Iterable[Use], left_out: dict[str, str]) -> Iterator[Path]:
@@ -228,19 +228,23 @@ def _rails(nodes: Mapping[str, Known], uses: Iterable[Use], left_out: dict[str, 
         row = _row(nodes[use.node].net, use.address) if use.purpose.startswith(RAIL) else None
         if row is not None:
             ports.setdefault(use.node, {})[use.purpose] = row
-    common = Counter(name for own in ports.values() for name in own)
-    places: dict[int, Counter[str]] = {}
-    for own in ports.values():
-        for place, name in enumerate(own):
-            places.setdefault(place, Counter())[name] += 1
+    common = Counter(name for node_ports in ports.values() for name in node_ports)
+    by_position: dict[int, Counter[str]] = {}
+    for node_ports in ports.values():
+        for position, name in enumerate(node_ports):
+            by_position.setdefault(position, Counter())[name] += 1
     rails: dict[str, dict[str, AddressRow]] = {}
-    usual = {place: names.most_common(1)[0][0] for place, names in places.items()}
-    for node, own in ports.items():
-        for place, (name, row) in enumerate(own.items()):
-            known = common[name] > 1 or usual[place] in own
-            rails.setdefault(name if known else usual[place], {})[node] = row
+    most_common = {position: names.most_common(1)[0][0] for position, names in by_position.items()}
+    for node, node_ports in ports.items():
+        for position, (name, row) in enumerate(node_ports.items()):
+            known = common[name] > 1 or most_common[position] in node_ports
+            rails.setdefault(name if known else most_common[position], {})[node] = row
     # A packet that is meant for one of two interfaces in a network may go over the other, unless it is RDMA.
-    mixed = [n for n, own in ports.items() if len({network(row) for row in own.values()}) < len(own)]
+    mixed = [
+        n
+        for n, node_ports in ports.items()
+        if len({network(row) for row in node_ports.values()}) < len(node_ports)
+    ]
     if mixed:
         left_out["between rails"] = f"rails of {mixed[0]} share a network: only RDMA itself keeps them apart"
     reach = _reach(nodes) if rails else {}
@@ -263,8 +267,8 @@ Reach = Mapping[IPNetwork, Mapping[str, tuple[int, AddressRow]]]
 def _reach(nodes: Mapping[str, Known]) -> Reach:
     found: dict[IPNetwork, dict[str, tuple[int, AddressRow]]] = {}
     for node, one in nodes.items():
-        for place, row, where in usable_rows(one.net):
-            found.setdefault(where, {}).setdefault(node, (place, row))
+        for position, row, where in usable_rows(one.net):
+            found.setdefault(where, {}).setdefault(node, (position, row))
     return found
 
 

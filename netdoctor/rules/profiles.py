@@ -58,7 +58,7 @@ def remarks(
     gpus: Mapping[str, GpuFacts],
     rdma: Mapping[str, RdmaFacts],
     hosts: Mapping[str, HostFacts],
-    wanted: Expectations | None = None,
+    expectations: Expectations | None = None,
 ) -> list[str]:
     """What all nodes of a kind have less of than such systems normally do. Not what the user has typed."""
     kinds: dict[str, list[str]] = {}
@@ -67,7 +67,9 @@ def remarks(
         if one := profile(gpu, hosts.get(node)):
             known[one.name] = one
             kinds.setdefault(one.name, []).append(node)
-    return [text for name, nodes in kinds.items() for text in _less(known[name], nodes, gpus, rdma, wanted)]
+    return [
+        text for name, nodes in kinds.items() for text in _less(known[name], nodes, gpus, rdma, expectations)
+    ]
 
 
 def _less(
@@ -75,7 +77,7 @@ def _less(
     nodes: Sequence[str],
     gpus: Mapping[str, GpuFacts],
     rdma: Mapping[str, RdmaFacts],
-    wanted: Expectations | None,
+    expectations: Expectations | None,
 ) -> Iterator[str]:
     for key, normal in kind.has.items():
         have: list[float] = []
@@ -84,7 +86,7 @@ def _less(
             if value is None or value >= normal:
                 break
             have.append(value)
-        if len(have) == len(nodes) and not (wanted and wanted.has(key)):
+        if len(have) == len(nodes) and not (expectations and expectations.has(key)):
             most = f"{max(have):g}" if max(have) else "none"
             here = (
                 f"{nodes[0]} has {most}"

@@ -82,8 +82,8 @@ def conf_files(login: EnvFacts, version: Version | None = None) -> list[ConfFile
     """NCCL's files on a node that this release reads, in its order (src/misc/param.cc initEnv)."""
     home = "home-variable" if at_least(version, HOME_VARIABLE_SINCE) else "home-passwd"
     by_name = at_least(version, CONF_FILE_SINCE) and any(conf.place == "named" for conf in login.nccl_conf)
-    wanted = ("", "system", *(("named",) if by_name else ("home", home)))
-    return [conf for conf in login.nccl_conf if conf.place in wanted]
+    kinds = ("", "system", *(("named",) if by_name else ("home", home)))
+    return [conf for conf in login.nccl_conf if conf.place in kinds]
 
 
 def exported(login: EnvFacts | None, version: Version | None = None) -> dict[str, Setting]:

@@ -126,7 +126,7 @@ def store_of(shape: Shape) -> Store:
 
 def measured(store: Store, count: int) -> Iterator[tuple[str, str, str, str]]:
     """(src, dst, address, purpose) of all that experiments try."""
-    participants = Participants.known(build.names(count), store, store.cluster["job"])
+    participants = Participants.from_facts(build.names(count), store, store.cluster["job"])
     for dst in participants.usable():
         for way in participants.ways(dst):
             for purpose in sorted(way.purposes):

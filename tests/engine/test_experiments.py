@@ -518,7 +518,7 @@ def test_slow_answers_are_within_the_declared_bounds(
     took = [after - before for before, after in pairwise(began[1:])]
     assert all(t <= step.limit_s for t, step in zip(took, scan.plan, strict=True))
     for step in scan.plan:
-        for made in step.experiment.made:
+        for made in step.experiment.products:
             if made.info.scope == "cluster":
                 assert isinstance(scan.store.cluster_fact(made.info.group), made.fact), made.info.group
 

@@ -12,18 +12,17 @@ from netdoctor.facts.bandwidth import (
     Baseline,
     BaselineRate,
     NcclTaken,
-    PairRates,
     RankTrouble,
-    Session,
     SizeRow,
 )
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.software import Job
-from netdoctor.measure.collective import Roster, _by_node, _instead, _pairs, _rows, _taken, roster_of
+from netdoctor.measure.collective import TorchRun, _rows, by_node, nccl_words
 from netdoctor.measure.common import Participants
 from netdoctor.measure.declare import EXPERIMENTS, Context
-from netdoctor.measure.ranks import START_S, STOP_S, Heard, Ranks, join_s
+from netdoctor.measure.ranks import START_S, STOP_S, ProcessState, Ranks, join_s
+from netdoctor.measure.roster import Roster, on_processors, roster_of
 from netdoctor.store import Store
 from tests.checks import build as healthy
 from tests.checks import build_hw as hw
@@ -138,10 +137,10 @@ def test_pretended_gpus_and_other_backends_compute_on_the_cpu() -> None:
 def test_a_torch_for_rocm_says_that_it_ran_on_processors() -> None:
     context = plan(hw.no_gpus(), hw.no_gpus())
     found = chosen(roster_of(context))
-    assert (found.backend, _instead(context, found)) == ("gloo", "")
+    assert (found.backend, on_processors(context, found)) == ("gloo", "")
     rocm = hw.software(torch=hw.torch(version="2.6.0+rocm6.2.4", cuda=None, hip="6.2.41134"))
     context.store.put("software", "n2", rocm)
-    assert "RCCL was not tried" in _instead(context, chosen(roster_of(context)))
+    assert "RCCL was not tried" in on_processors(context, chosen(roster_of(context)))
 
 
 def test_one_gpu_alone_has_nothing_to_reduce_with() -> None:
@@ -173,14 +172,14 @@ CUDA kernel errors might be asynchronously reported at some other API call
 """
 
 
-def ended(code: int | None = None, stderr: str = "", error: str = "", stage: str = "ready") -> Heard:
+def ended(code: int | None = None, stderr: str = "", error: str = "", stage: str = "ready") -> ProcessState:
     events: list[Any] = [{"event": "stage", "stage": stage}]
     if error:
         events.append({"event": "error", "stage": stage, "kind": "DistBackendError", "text": error})
-    return Heard(running=code is None, code=code, events=events, stderr=stderr)
+    return ProcessState(running=code is None, code=code, events=events, stderr=stderr)
 
 
-def blamed(*heard: Heard, step: str = "3") -> list[RankTrouble]:
+def blamed(*heard: ProcessState, step: str = "3") -> list[RankTrouble]:
     """Those at the root, of one rank on each of n1…"""
     names = healthy.names(len(heard))
     ranks = Ranks(FakeTransport({}), names, {}, "nccl", {})
@@ -296,7 +295,7 @@ def test_what_is_said_to_nodes_and_back_does_not_grow_with_the_square_of_the_wor
     """A reply has a bound, and a node whose reply is over it would be called lost."""
     ranks = Ranks(FakeTransport({}), [f"n{i // 8}" for i in range(100_000)], {}, "nccl", {})
     asked = [(i, 99_999 - i) for i in range(0, 50_000)]
-    parts = _by_node(ranks, asked)
+    parts = by_node(ranks, asked)
     assert len(parts) == 12_500
     assert {len(part["pairs"]) for part in parts.values()} == {8}
     assert parts["n0"]["pairs"][0] == [0, 99_999]
@@ -420,7 +419,7 @@ def test_what_a_library_writes_without_end_is_bounded(monkeypatch: pytest.Monkey
 
 def test_what_ranks_heard_is_put_together_by_node() -> None:
     ranks: Any = SimpleNamespace(ranks=[SimpleNamespace(node=n) for n in ("n1", "n1", "n2", "n3", "n4")])
-    found = _taken(
+    found = nccl_words(
         ranks,
         [
             {"nccl": {"networks": ["IB"], "via": ["NET/IB"], "links": []}},
@@ -484,19 +483,22 @@ def test_a_pair_of_ranks_below_its_baseline_is_measured_once_more(backend: str, 
     members = [SimpleNamespace(number=i, node=node) for i, node in enumerate(names)]
     ran: list[set[frozenset[int]]] = []
 
-    def step(name: str, wait_s: float, *, of: dict[str, Any], **sizes: Any) -> list[Any]:
-        ran.append({frozenset(two) for one in of.values() for two in one["pairs"]})
+    def step(name: str, wait_s: float, *, per_node: dict[str, Any], **sizes: Any) -> list[Any]:
+        ran.append({frozenset(two) for one in per_node.values() for two in one["pairs"]})
         rate = (0.6 if len(ran) <= 6 else 0.97) * 1e9  # a round is two steps, one for each direction
         return [{"median": rate, "least": rate, "most": rate, "busy": 0.0}] * len(members)
 
     ranks: Any = SimpleNamespace(nodes=names, ranks=members, step=step, backend="gloo")
-    ranks.of = lambda node: [one for one in members if one.node == node]
+    ranks.on_node = lambda node: [one for one in members if one.node == node]
     context = plan(*(hw.no_gpus() for _ in names))
     then = (BaselineRate(src=names[0], dst=names[1], gbyte_s=1.0),)
     context.store.cluster["baseline"] = Baseline(source="x", finished="x", pairs=then, backend=backend)
     taking = Roster(
         backend="gloo", counts=dict.fromkeys(names, 1), environments={}, ifname={}, given_by="netdoctor"
     )
-    found = _pairs(ranks, PairRates(session=Session(ranks=tuple(names))), taking, 100.0, {}, context)
+    run = TorchRun(context, taking)
+    run.ranks = ranks
+    run.measure_pairs(100.0)
+    found = run.pairs
     assert (found.planned, found.rounds, len(ran)) == (3, rounds, 2 * rounds)
     assert rounds == 3 or ran[-1] == {frozenset((0, 1))}

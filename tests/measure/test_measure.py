@@ -24,10 +24,10 @@ from netdoctor.measure.bandwidth import _rate, connected, in_rounds, on_paths, t
 from netdoctor.measure.clock import clock, combine
 from netdoctor.measure.common import ALL_PAIRS_UP_TO, NO_ADDRESS, Participants, Way, peers
 from netdoctor.measure.counters import APART_S, counters
+from netdoctor.measure.datagrams import path_mtu
 from netdoctor.measure.declare import Context
 from netdoctor.measure.firewall import filtered_ends
 from netdoctor.measure.mesh import mesh
-from netdoctor.measure.path_mtu import path_mtu
 from netdoctor.measure.ports import TIMEOUT_S, ports
 from netdoctor.measure.reach import reach
 from netdoctor.measure.routes import routes
@@ -310,7 +310,7 @@ def test_equal_addresses_are_one_path() -> None:
     )
     store = Store()
     store.cluster["paths"] = Paths(paths=(main,), rails=rails)
-    found = Participants.known(["n1", "n2"], store, Job(data_addresses=ACROSS))
+    found = Participants.from_facts(["n1", "n2"], store, Job(data_addresses=ACROSS))
     assert found.rails == (rails[1], rails[3])
 
 
