@@ -41,11 +41,11 @@ class Collector:
         self._kinds: set[str] = set()
         self._by: Speaker = Speaker()
         self._file = ""
-        self._last: Moment | None = None
+        self._when: Moment | None = None
 
     def begin(self, file: str) -> None:
         """Another log begins."""
-        self._file, self._by, self._last = file, speaker_of_log(file), None
+        self._file, self._by, self._when = file, speaker_of_log(file), None
         self.gathered.ranks_named &= self._by.rank is not None
         self._note(self._by)
         if self._by.rank is not None and len(self.gathered.logs) < RANKS_MAX:
@@ -63,14 +63,14 @@ class Collector:
         )
         self._note(by)
         # A line without a time was written after the last one that has one.
-        self._last = when = moment(found.text) or self._last
+        self._when = moment(found.text) or self._when
         failing = any(p.role is not Role.CONTEXT and not (p.retried or p.differs) for p, _ in found.patterns)
         if log.rank in self.gathered.logs and (failing or (not found.patterns and RAISED.search(found.text))):
             self.gathered.logs[log.rank] = True
         for pattern, value in found.patterns:
-            self._keep(pattern, value, found, by, when)
+            self._keep(pattern, value, found, by)
         if not found.patterns:
-            self._wonder(found, by, when)
+            self._note_unknown(found, by)
 
     def _note(self, by: Speaker) -> None:
         gathered = self.gathered
@@ -81,7 +81,7 @@ class Collector:
         if by.world_size:
             gathered.world_size = max(by.world_size, gathered.world_size or 0)
 
-    def _keep(self, pattern: Pattern, value: str, found: Found, by: Speaker, when: Moment | None) -> None:
+    def _keep(self, pattern: Pattern, value: str, found: Found, by: Speaker) -> None:
         counts = self.gathered.counts
         counts[pattern.id] = counts.get(pattern.id, 0) + 1
         self.gathered.last[pattern.id, self._file] = found.number
@@ -98,32 +98,24 @@ class Collector:
         text = found.text
         if len(text) > TEXT_MAX and (match := pattern.regex.search(text)):
             text = text[max(0, match.start() - 100) : match.start() + TEXT_MAX]
-        self.gathered.hits.append(
-            Hit(
-                pattern=pattern,
-                file=self._file,
-                number=found.number,
-                text=text,
-                speaker=by,
-                when=when,
-                value=value,
-            )
-        )
+        self.gathered.hits.append(self._hit(pattern, found.number, text, by, value))
 
-    def _wonder(self, found: Found, by: Speaker, when: Moment | None) -> None:
+    def _note_unknown(self, found: Found, by: Speaker) -> None:
         if FRAME.search(found.text):
             return
         kind = fold(found.text[:400])
         if kind in self._kinds or len(self.gathered.unknown) >= UNKNOWN_MAX:
             return
         self._kinds.add(kind)
-        self.gathered.unknown.append(
-            Hit(
-                pattern=UNKNOWN,
-                file=self._file,
-                number=found.number,
-                text=found.text[:2000],
-                speaker=by,
-                when=when,
-            )
+        self.gathered.unknown.append(self._hit(UNKNOWN, found.number, found.text[:2000], by))
+
+    def _hit(self, pattern: Pattern, number: int, text: str, by: Speaker, value: str = "") -> Hit:
+        return Hit(
+            pattern=pattern,
+            file=self._file,
+            number=number,
+            text=text,
+            speaker=by,
+            when=self._when,
+            value=value,
         )

@@ -2,6 +2,7 @@
 
 import calendar
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -91,14 +92,15 @@ YEARLESS = 2000
 
 def speaker(line: str) -> Speaker:
     """What a line says of who wrote it."""
+    return _speaker(line[:4096], (_RANKS, _LOCAL_RANKS, _HOSTS, _WORLDS))
+
+
+def _speaker(text: str, groups: Iterable[Iterable[re.Pattern[str]]]) -> Speaker:
+    """What the first expression of each group that matches finds."""
     found: dict[str, str] = {}
-    for group in (_RANKS, _LOCAL_RANKS, _HOSTS, _WORLDS):
-        for regex in group:
-            match = regex.search(line, 0, 4096)
-            if match:
-                for key, value in match.groupdict().items():
-                    found.setdefault(key, value)
-                break
+    for group in groups:
+        match = next(filter(None, (regex.search(text) for regex in group)), None)
+        found = {**(match.groupdict() if match else {}), **found}
     numbers = {key: int(found[key]) for key in ("rank", "local_rank", "world_size") if key in found}
     return Speaker(host=found.get("host", ""), **numbers)
 
@@ -183,14 +185,7 @@ _NAME_RANKS = (
 
 def speaker_of_log(path: str) -> Speaker:
     """What the name of a log says of who wrote it."""
-    found: dict[str, str] = {}
-    for regex in _NAME_RANKS:
-        match = regex.search(path)
-        if match:
-            for key, value in match.groupdict().items():
-                found.setdefault(key, value)
-    numbers = {key: int(found[key]) for key in ("rank", "local_rank") if key in found}
-    return Speaker(host=found.get("host", ""), **numbers)
+    return _speaker(path, ((regex,) for regex in _NAME_RANKS))
 
 
 # A Python exception as the last line of a traceback has it, behind whatever a launcher put in front.

@@ -1,5 +1,6 @@
 """What NCCL_DEBUG=INFO says of a job: releases, network, links, channels, and what is odd. Pure."""
 
+import dataclasses
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -162,23 +163,10 @@ def _has(keys: Sequence[tuple[str, ...]]) -> str:
 
 def to_json(info: NcclInfo) -> dict[str, Any]:
     """For the report's JSON."""
+    found = dataclasses.asdict(info)
+    renamed = {"world": "world_size", "gdr": "gpudirect_rdma"}
     return {
-        "versions": dict(info.versions),
-        "drivers": dict(info.drivers),
-        "hosts": info.hosts,
-        "ranks": info.ranks,
-        "ranks_done": info.ranks_done,
-        "world_size": info.world or None,
-        "bootstrap": dict(info.bootstrap),
-        "networks": dict(info.networks),
-        "hcas": dict(info.hcas),
-        "transports": dict(info.transports),
-        "gpudirect_rdma": info.gdr or None,
-        "channels": dict(info.channels),
-        "nvls": info.nvls,
-        "plugins": dict(info.plugins),
-        "environment": {name: dict(values) for name, values in info.environment.items()},
-        "unexpected": list(info.unexpected),
+        renamed.get(key, key): (value or None) if key in renamed else value for key, value in found.items()
     }
 
 

@@ -3,7 +3,6 @@
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from netdoctor.errors import InputError
 from netdoctor.inventory import Target
@@ -56,8 +55,10 @@ def plan(
         _node(rank, target, facts, gpus.get(target.id), found.per_node.get(target.id, {}), options, evidence)
         for rank, target in enumerate(targets)
     )
-    for node in nodes:
-        remarks += _count_remarks(targets[node.rank], node)
+    for target, node in zip(targets, nodes, strict=True):
+        count = target.slots or target.gpus
+        if node.processes.origin is Origin.MEASURED and count and count > node.count:
+            remarks.append(f"{target.id}: {count} GPUs are listed, and {node.processes.source}")
     remarks += found.remarks
     if len(nodes) > 1 and _is_loopback(found.env["MASTER_ADDR"].text):
         text = f"MASTER_ADDR={found.env['MASTER_ADDR'].text} is each node itself: ranks on others never join"
@@ -168,13 +169,6 @@ def _processes(target: Target, gpus: Value | None, options: Options) -> Value:
     return guess(1, f"GPUs of {target.id} are not known: scan, write slots= behind the host, or --nproc N")
 
 
-def _count_remarks(target: Target, node: PlanNode) -> list[str]:
-    listed = target.slots or target.gpus
-    if node.processes.origin is Origin.MEASURED and listed and listed > node.count:
-        return [f"{target.id}: {listed} GPUs are listed, and {node.processes.source}"]
-    return []
-
-
 def _name(target: Target, facts: ScanFacts) -> Value:
     """What `hostname` prints on the node."""
     host = facts.group("host").get(target.id)
@@ -259,7 +253,8 @@ def sizes(plan: LaunchPlan) -> tuple[list[str], list[str]]:
             product = f"tp {tp} x pp {pp} = {tp * pp}"
             why = f"{total} are no multiple of it"
         else:
-            why = f"there are {total}{_would_fit(plan, o.dp * tp * pp)}"
+            one = _single_node(plan, dp * tp * pp)
+            why = f"there are {total}" + (f"; {dp * tp * pp} would fit on {one.id} alone" if one else "")
         raise InputError(f"{product}, but {why}")
     lines = [f"dp {dp} x tp {tp} x pp {pp} = world size {world}"]
     if o.batch is not None or o.accum is not None:
@@ -268,8 +263,7 @@ def sizes(plan: LaunchPlan) -> tuple[list[str], list[str]]:
         product = f"{batch} per process x {accum} accumulation x dp {dp} = {batch * accum * dp}"
         lines.append(f"global batch = {product}{assumed}")
     warned = []
-    crossing = _crossing(plan, tp)
-    if crossing:
+    if crossing := _crossing(plan, tp):
         warned.append(
             f"tensor parallel groups of {tp} cross nodes, first ranks {crossing[0]} to "
             f"{crossing[0] + tp - 1} on {listing(crossing[1], 4)}: every layer then waits for the network"
@@ -287,17 +281,16 @@ def _crossing(plan: LaunchPlan, tp: int) -> tuple[int, list[str]] | None:
     return None
 
 
-def _would_fit(plan: LaunchPlan, needed: int) -> str:
-    one = next((node for node in plan.nodes if node.gpus and node.gpus >= needed), None)
-    return f"; {needed} would fit on {one.id} alone" if one and len(plan.nodes) > 1 else ""
+def _single_node(plan: LaunchPlan, processes: int) -> PlanNode | None:
+    """A node of several that has as many GPUs alone."""
+    found = (node for node in plan.nodes if node.gpus and node.gpus >= processes)
+    return next(found, None) if len(plan.nodes) > 1 else None
 
 
 def _fits(plan: LaunchPlan) -> list[str]:
-    one: Any = next((n for n in plan.nodes if n.gpus and n.gpus >= plan.world), None)
-    if one is None or len(plan.nodes) == 1:
-        return []
-    text = f"{plan.world} processes would fit on {one.id} alone, which has {one.gpus} GPUs, without a network"
-    return [text]
+    one = _single_node(plan, plan.world)
+    text = f"{plan.world} processes would fit on {one.id} alone, which has {one.gpus} GPUs" if one else ""
+    return [f"{text}, without a network"] if one else []
 
 
 def rank_table(plan: LaunchPlan) -> str:
@@ -308,11 +301,5 @@ def rank_table(plan: LaunchPlan) -> str:
             gpu = str(local) if node.gpus else "-"
             rows.append((node.id, str(rank), gpu, str(local), str(first + local)))
     widths = [max(len(row[i]) for row in rows) for i in range(5)]
-    lines = []
-    for row in rows:
-        cells = [
-            row[0].ljust(widths[0]),
-            *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
-        ]
-        lines.append("  ".join(cells))
+    lines = ("  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows)
     return "".join(f"{line}\n" for line in lines)

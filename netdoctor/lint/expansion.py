@@ -11,7 +11,7 @@ from netdoctor.lint.values import Hole, Piece, Script, Value, Variable, Word, jo
 from netdoctor.tables import names
 
 _BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}")
-_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
+_VARIABLE = re.compile(r"\$(?:\{[#!]?)?([A-Za-z_]\w*)")
 _ESCAPE = re.compile(r"\\(\n|.)", re.DOTALL)
 _QUOTED_ESCAPE = re.compile(r'\\([\n$`"\\])')
 _PLAIN = names("word number variable_name extglob_pattern regex command_name test_operator")
@@ -96,22 +96,13 @@ class Expander:
 
     def array(self, node: Node) -> tuple[Word, ...] | None:
         """The items of ``"${A[@]}"``, with and without its quotes."""
-        inner = node
-        if node.type == "string":
-            children = [child for child in node.children if child.is_named]
-            if (
-                len(children) != 1
-                or children[0].type != "expansion"
-                or len(self.text(children[0])) + 2 != len(self.text(node))
-            ):
-                return None
-            inner = children[0]
-        if inner.type != "expansion":
+        if node.type not in ("string", "expansion"):
             return None
-        match = re.fullmatch(r"\$\{(\w+)\[[@*]\]\}", self.text(inner))
-        variable = self.env.get(match[1]) if match else None
-        if match:
-            self.script.used.add(match[1])
+        match = re.fullmatch(r"(\"?)\$\{(\w+)\[[@*]\]\}\1", self.text(node))
+        if match is None:
+            return None
+        self.script.used.add(match[2])
+        variable = self.env.get(match[2])
         return variable.words if variable is not None else None
 
     def pieces(self, node: Node, depth: int) -> Iterator[tuple[Piece, bool]]:
@@ -131,8 +122,7 @@ class Expander:
         elif kind == "raw_string":
             yield self.text(node)[1:-1], False
         elif kind == "string":
-            for piece, _ in self.quoted(node, depth):
-                yield piece, False
+            yield from ((piece, False) for piece in self.quoted(node, depth))
         elif kind == "concatenation":
             text = self.text(node)
             if any(c.type == "brace_expression" for c in node.children) or (
@@ -143,9 +133,9 @@ class Expander:
             for child in node.children:
                 yield from self.pieces(child, depth + 1)
         elif kind == "simple_expansion":
-            yield from self.variable(self.text(node)[1:])
+            yield from ((piece, True) for piece in self.variable(self.text(node)[1:]))
         elif kind == "expansion":
-            yield from self.expansion(node, depth)
+            yield from ((piece, True) for piece in self.expansion(node))
         elif kind == "command_substitution":
             text = self.text(node)
             self.script.used |= self.names_in(text)
@@ -166,56 +156,54 @@ class Expander:
         else:  # ansi_c_string, process_substitution, brace_expression, ERROR
             yield Hole(self.leaves(self.text(node)), False, self.level), False
 
-    def quoted(self, node: Node, depth: int) -> Iterator[tuple[Piece, bool]]:
+    def quoted(self, node: Node, depth: int) -> Iterator[Piece]:
         """The inside of double quotes; blanks between its parts belong to no node."""
         at = node.start_byte + 1
         for child in node.children:
             if child.type == '"' and child.end_byte in (node.start_byte + 1, node.end_byte):
                 continue
             if child.start_byte > at:
-                yield _unescaped(self.data[at : child.start_byte].decode("utf-8", "replace")), False
+                yield self.unescaped(at, child.start_byte)
             if child.type == "string_content":
-                yield _unescaped(self.text(child)), False
+                yield self.unescaped(child.start_byte, child.end_byte)
             else:
-                yield from self.pieces(child, depth + 1)
+                yield from (piece for piece, _ in self.pieces(child, depth + 1))
             at = child.end_byte
-        end = node.end_byte - 1
-        if end > at:
-            yield _unescaped(self.data[at:end].decode("utf-8", "replace")), False
+        if node.end_byte - 1 > at:
+            yield self.unescaped(at, node.end_byte - 1)
 
-    def variable(self, name: str) -> Iterator[tuple[Piece, bool]]:
+    def unescaped(self, start: int, end: int) -> str:
+        text = self.data[start:end].decode("utf-8", "replace")
+        return _QUOTED_ESCAPE.sub(lambda match: match[1].strip("\n"), text)
+
+    def variable(self, name: str) -> tuple[Piece, ...]:
+        """What ``$NAME`` becomes."""
         self.script.used.add(name)
         variable = self.env.get(name)
         if not _NAME.fullmatch(name):  # $1, $@, $#
-            yield Hole(frozenset({name}), name not in "@*", self.level), True
-        elif variable is None:
-            yield from ((piece, True) for piece in unknown(name, self.level).pieces)
-        elif variable.words is not None:  # $A is the first item
-            yield from ((piece, True) for word in variable.words[:1] for piece in word.value.pieces)
-        elif not variable.value.pieces:
-            yield "", True
-        else:
-            yield from ((piece, True) for piece in variable.value.pieces)
+            return (Hole(frozenset({name}), name not in "@*", self.level),)
+        if variable is None:
+            return unknown(name, self.level).pieces
+        if variable.words is not None:  # $A is the first item
+            return variable.words[0].value.pieces if variable.words else ()
+        return variable.value.pieces or ("",)
 
-    def expansion(self, node: Node, depth: int) -> Iterator[tuple[Piece, bool]]:
-        match = re.fullmatch(r"\$\{(\w+)(?:(:?[-?=+])(.*))?\}", self.text(node), re.DOTALL)
+    def expansion(self, node: Node) -> tuple[Piece, ...]:
+        """What ``${NAME}`` and ``${NAME:-default}`` become."""
+        text = self.text(node)
+        match = re.fullmatch(r"\$\{(\w+)(?:(:?[-?=+])(.*))?\}", text, re.DOTALL)
         if match is None:
-            text = self.text(node)
             self.script.used |= self.names_in(text)
-            yield Hole(self.leaves(text), False, self.level, text), True
-            return
+            return (Hole(self.leaves(text), False, self.level, text),)
         name, operator = match[1], match[2]
-        variable = self.env.get(name)
         if operator is None or operator.endswith("?"):
-            yield from self.variable(name)
-            return
-        self.script.used.add(name)
-        self.script.used |= self.names_in(match[3])
-        text_ = variable.value.text if variable is not None and variable.words is None else None
-        if text_ and operator[-1] in "-=":  # set, and not empty
-            yield text_, True
-            return
-        yield from ((piece, True) for piece in unknown(name, self.level).pieces)
+            return self.variable(name)
+        self.script.used |= {name, *self.names_in(match[3])}
+        variable = self.env.get(name)
+        value = variable.value.text if variable is not None and variable.words is None else None
+        if value and operator[-1] in "-=":  # set, and not empty
+            return (value,)
+        return unknown(name, self.level).pieces
 
     def arithmetic(self, node: Node, depth: int) -> int | None:
         """The value of an arithmetic expression, None where it cannot be known."""
@@ -238,8 +226,7 @@ class Expander:
 
     def names_in(self, text: str, *, bare: bool = False) -> set[str]:
         """Variables that a text mentions."""
-        found = set(_VARIABLE.findall(text)) | set(re.findall(r"\$\{[#!]?([A-Za-z_]\w*)", text))
-        return found | set(_NAME.findall(text)) if bare else found
+        return set((_NAME if bare else _VARIABLE).findall(text))
 
     def leaves(self, text: str, *, bare: bool = False) -> frozenset[str]:
         """Variables that a text depends on in the end."""
@@ -275,10 +262,6 @@ def is_literal(node: Node) -> bool:
     return node.type == "raw_string" or (
         node.type == "concatenation" and any(child.type == "raw_string" for child in node.children)
     )
-
-
-def _unescaped(text: str) -> str:
-    return _QUOTED_ESCAPE.sub(lambda m: "" if m[1] == "\n" else m[1], text)
 
 
 def _decimal(text: str | None) -> int | None:
