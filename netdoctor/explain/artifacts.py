@@ -1,11 +1,10 @@
 """Files that are no logs: flight records, answers of NCCL's RAS. Both become lines of a log."""
 
-import os
-import stat
 from collections.abc import Iterator
 
 from netdoctor.explain import desync, flight, ras
 from netdoctor.explain.reading import Log
+from netdoctor.files import read_regular
 
 
 class Artifacts:
@@ -60,14 +59,6 @@ class Artifacts:
 def _read(path: str, size: int) -> bytes:
     """The first bytes of a regular file; empty where it cannot be read, as the reader of logs will say."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-        with os.fdopen(descriptor, "rb", buffering=0) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return b""
-            pieces = []
-            while size > 0 and (piece := file.read(size)):
-                pieces.append(piece)
-                size -= len(piece)
-            return b"".join(pieces)
+        return read_regular(path, size)[:size]
     except OSError:
         return b""

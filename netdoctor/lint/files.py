@@ -190,7 +190,7 @@ def _is_batch(text: str) -> bool:
     """Whether it has directives: above the first command, or anywhere where no file is written."""
     if "\n#SBATCH" not in text and not text.startswith("#SBATCH"):
         return False
-    return bool(read_request(text.split("\n")).given) or "<<" not in text
+    return bool(read_request(text.split("\n")).options) or "<<" not in text
 
 
 def _kind_of_config(text: str) -> Kind | None:

@@ -50,7 +50,7 @@ class Launch:
     program: str  # one of PROGRAMS, or a starter's name
     command: Command
     position: Position
-    given: tuple[Option, ...] = ()
+    options: tuple[Option, ...] = ()
     rest: tuple[Word, ...] = ()  # its own words behind the options
     open: bool = False  # words that only the shell knows stand among the options: a missing one may be there
     starters: tuple["Launch", ...] = ()  # what starts it, outermost first
@@ -59,19 +59,19 @@ class Launch:
 
     def get(self, *names: str) -> Word | None:
         """The value of the last option of these names."""
-        found = [g.value for g in self.given if g.name in names and g.value is not None]
+        found = [g.value for g in self.options if g.name in names and g.value is not None]
         return found[-1] if found else None
 
     def all(self, name: str) -> list[Word]:
         """The values of an option that may be given more than once."""
-        return [g.value for g in self.given if g.name == name and g.value is not None]
+        return [g.value for g in self.options if g.name == name and g.value is not None]
 
     def texts(self, *names: str) -> list[str]:
         """The values of these options, "" for those that only the shell knows."""
         return [word.text or "" for name in names for word in self.all(name)]
 
     def has(self, *names: str) -> bool:
-        return any(g.name in names for g in self.given)
+        return any(g.name in names for g in self.options)
 
     def number(self, *names: str) -> int | None:
         word = self.get(*names)
@@ -191,15 +191,15 @@ def _python(words: tuple[Word, ...], base: Launch) -> Launch:
 class Arguments(NamedTuple):
     """A command line taken apart; the fields are those of a Launch."""
 
-    given: tuple[Option, ...]
+    options: tuple[Option, ...]
     rest: tuple[Word, ...]
     open: bool
     pairs: tuple[tuple[Word, Word], ...]
 
 
-def take(words: tuple[Word, ...], options: Options) -> Arguments:
+def take(words: tuple[Word, ...], spec: Options) -> Arguments:
     """Options up to the first word that is none."""
-    given: list[Option] = []
+    options: list[Option] = []
     pairs: list[tuple[Word, Word]] = []
     unsure = False
     index = 0
@@ -218,24 +218,24 @@ def take(words: tuple[Word, ...], options: Options) -> Arguments:
         name, equals, _ = head.partition("=")
         value = _behind(word, len(name) + 1) if equals else None
         bare = name.lstrip("-").replace("_", "-")
-        if options.single and bare in known.MPI_PAIRS and index + 1 < len(words):
+        if spec.single and bare in known.MPI_PAIRS and index + 1 < len(words):
             pairs.append((words[index], words[index + 1]))
             index += 2
             continue
-        if not name.startswith("--") and not options.single:
-            bare, value = _short(word, name, options)
-        if value is None and not equals and bare in options.valued and index < len(words):
+        if not name.startswith("--") and not spec.single:
+            bare, value = _short(word, name, spec)
+        if value is None and not equals and bare in spec.valued and index < len(words):
             value = words[index]
             index += 1
-        if bare not in options.all and value is None and index < len(words):
+        if bare not in spec.all and value is None and index < len(words):
             # Whether the next word is its value cannot be told.
             unsure = True
             following = words[index]
             if not following.value.head.startswith("-") and index + 1 < len(words):
                 later = words[index + 1].value.head
                 index += later.startswith("-") or following.value.number is not None
-        given.append(Option(bare, word, value))
-    return Arguments(tuple(given), words[index:], unsure, tuple(pairs))
+        options.append(Option(bare, word, value))
+    return Arguments(tuple(options), words[index:], unsure, tuple(pairs))
 
 
 def _short(word: Word, name: str, options: Options) -> tuple[str, Word | None]:

@@ -82,54 +82,33 @@ def as_sarif(findings: Sequence[Finding], errors: Sequence[str]) -> bytes:
     """One SARIF 2.1.0 log with one run; a file that could not be read makes it an unsuccessful one."""
     known = {name: rule.title for name, rule in rules().items()} | IGNORE_RULES
     index = {name: number for number, name in enumerate(known)}
-    run = {
-        "tool": {
-            "driver": {
-                "name": "netdoctor",
-                "version": __version__,
-                "rules": [
-                    {
-                        "id": name,
-                        "shortDescription": sarif.message(title),
-                        "help": sarif.message(f"netdoctor lint --explain {name}"),
+    notes = [{"level": "error", "message": sarif.message(text)} for text in errors]
+    results = [
+        {
+            "ruleId": finding.rule,
+            "ruleIndex": index[finding.rule],
+            "level": finding.severity.value,
+            "message": sarif.message(_text(finding)),
+            "partialFingerprints": {FINGERPRINT: _fingerprint(finding)},
+            "locations": [
+                {
+                    "physicalLocation": {
+                        "artifactLocation": {"uri": _uri(finding.path)},
+                        "region": {"startLine": finding.position.line, "startColumn": finding.position.col},
                     }
-                    for name, title in known.items()
-                ],
-            }
-        },
-        "automationDetails": {"id": "netdoctor/lint/"},
-        "invocations": [
-            {
-                "executionSuccessful": not errors,
-                "toolExecutionNotifications": [
-                    {"level": "error", "message": sarif.message(text)} for text in errors
-                ],
-            }
-        ],
-        "results": [
-            {
-                "ruleId": finding.rule,
-                "ruleIndex": index[finding.rule],
-                "level": finding.severity.value,
-                "message": sarif.message(_text(finding)),
-                "partialFingerprints": {FINGERPRINT: _fingerprint(finding)},
-                "locations": [
-                    {
-                        "physicalLocation": {
-                            "artifactLocation": {"uri": _uri(finding.path)},
-                            "region": {
-                                "startLine": finding.position.line,
-                                "startColumn": finding.position.col,
-                            },
-                        }
-                    }
-                ],
-            }
-            for finding in findings
-        ],
-        "columnKind": "unicodeCodePoints",
-    }
-    return encode({"$schema": sarif.SCHEMA, "version": "2.1.0", "runs": [run]}, False) + b"\n"
+                }
+            ],
+        }
+        for finding in findings
+    ]
+    return sarif.log(
+        [sarif.rule(name, title, "netdoctor lint --explain") for name, title in known.items()],
+        {"executionSuccessful": not errors, "toolExecutionNotifications": notes},
+        results,
+        name="netdoctor",
+        version=__version__,
+        automation_id="netdoctor/lint/",
+    )
 
 
 def _fingerprint(finding: Finding) -> str:

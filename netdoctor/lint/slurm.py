@@ -8,9 +8,9 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from netdoctor.lint import options
 from netdoctor.lint.launches import Launch, Option, take
 from netdoctor.lint.model import Position
+from netdoctor.lint.options import PROGRAMS
 from netdoctor.lint.values import Value, Word, text_value
 
 NODE_COUNTS = frozenset({"SLURM_NNODES", "SLURM_JOB_NUM_NODES"})
@@ -30,7 +30,7 @@ class Late:
 class Request:
     """What the directives ask for; None where they do not say, or not in plain numbers."""
 
-    given: tuple[Option, ...] = ()  # every option, in order
+    options: tuple[Option, ...] = ()  # every option, in order
     late: tuple[Late, ...] = ()  # those that sbatch does not read
     nodes: int | None = None
     ntasks: int | None = None
@@ -40,11 +40,11 @@ class Request:
     cpus_per_task: int | None = None
 
     @classmethod
-    def of_options(cls, given: Sequence[Option], late: Sequence[Late]) -> "Request":
-        words = {option.name: option.value for option in given}
+    def of_options(cls, options: Sequence[Option], late: Sequence[Late]) -> "Request":
+        words = {option.name: option.value for option in options}
         numbers = {name: word.value.number for name, word in words.items() if word is not None}
         return cls(
-            given=tuple(given),
+            options=tuple(options),
             late=tuple(late),
             nodes=numbers.get("nodes"),
             ntasks=numbers.get("ntasks"),
@@ -55,7 +55,7 @@ class Request:
         )
 
     def get(self, name: str) -> Option | None:
-        return next((g for g in reversed(self.given) if g.name == name), None)
+        return next((g for g in reversed(self.options) if g.name == name), None)
 
     @property
     def tasks_per_node(self) -> int | None:
@@ -100,7 +100,7 @@ class Step:
 
 def read_request(lines: list[str]) -> Request:
     """The directives of a batch file."""
-    given: list[Option] = []
+    options: list[Option] = []
     late: list[Late] = []
     behind = 0
     for number, line in enumerate(lines, 1):
@@ -108,10 +108,10 @@ def read_request(lines: list[str]) -> Request:
             if behind:
                 late.append(Late(Position(number), line.strip(), behind))
             else:
-                given += _options(match[1] or "", number, line)
+                options += _options(match[1] or "", number, line)
         elif not behind and line.strip() and not line.startswith("#"):
             behind = number
-    return Request.of_options(given, late)
+    return Request.of_options(options, late)
 
 
 def _options(text: str, number: int, line: str) -> tuple[Option, ...]:
@@ -121,7 +121,7 @@ def _options(text: str, number: int, line: str) -> tuple[Option, ...]:
         return ()
     start = line.find(text) + 1 if text else 1
     words = tuple(Word(text_value(t), Position(number, max(line.find(t) + 1, start)), raw=t) for t in texts)
-    return take(words, options.PROGRAMS["sbatch"]).given
+    return take(words, PROGRAMS["sbatch"]).options
 
 
 def _gpus(per_node: Word | None, gres: Word | None) -> int | None:

@@ -124,21 +124,16 @@ class _Reader(Expander):
         self.env = _joined(ends)
 
     def if_(self, node: Node, context: _Context) -> None:
-        before: list[Node] = []
-        body: list[Node] = []
-        clauses: list[list[Node]] = []
-        has_else = False
-        target = before
-        for child in node.children:
-            if child.type == "then":
-                target = body
-            elif child.type in ("elif_clause", "else_clause"):
-                clauses.append(list(child.children))
-                has_else = has_else or child.type == "else_clause"
-            else:
-                target.append(child)
+        types = [child.type for child in node.children]
+        clauses = [child for child in node.children if child.type in ("elif_clause", "else_clause")]
+        then = types.index("then") if "then" in types else len(types)
+        before, body = (
+            [child for child in part if child not in clauses]
+            for part in (node.children[:then], node.children[then:])
+        )
         self.visit_all(before, context)
-        self.in_copies([body, *clauses], replace(context, branch=True), may_skip=not has_else)
+        parts = [body, *(list(clause.children) for clause in clauses)]
+        self.in_copies(parts, replace(context, branch=True), may_skip="else_clause" not in types)
 
     def case(self, node: Node, context: _Context) -> None:
         items = [list(child.children) for child in node.children if child.type == "case_item"]

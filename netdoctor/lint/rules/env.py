@@ -581,9 +581,9 @@ def env_not_exported(shell: Shell) -> Iterator[Found]:
     programs = {launch.program for launch in shell.launches}
     if not programs & {*TORCH, "python", "accelerate", "deepspeed", "mpirun", "srun"}:
         return
-    given = {a.name for a in script.assignments}
+    names = {a.name for a in script.assignments}
     by_launcher = programs & {*TORCH, "accelerate", "deepspeed", "docker", "script", "mpirun"}
-    reads_job = "python" in programs and not by_launcher and {"MASTER_ADDR", "MASTER_PORT"} <= given
+    reads_job = "python" in programs and not by_launcher and {"MASTER_ADDR", "MASTER_PORT"} <= names
     exported = {a.name for a in script.assignments if a.exported}
     reported: set[str] = set()
     for a in script.assignments:

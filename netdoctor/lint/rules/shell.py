@@ -111,12 +111,13 @@ def shell_single_quotes(shell: Shell) -> Iterator[Found]:
                 f'{a.name}="{text}"',
             )
     for launch in shell.launches_of(*TORCH, "accelerate", "ray"):
-        for given in launch.given if not launch.level else ():
-            word = given.value
+        for option in launch.options if not launch.level else ():
+            word = option.value
             if word is not None and word.literal and re.search(r"\$\w|\$\{|\$\(", word.text or ""):
                 yield Found(
                     word.position,
-                    f"single quotes: --{given.name} gets the text {word.text} itself, which nothing fills in",
+                    f"single quotes: --{option.name} gets the text {word.text} itself, which nothing "
+                    "fills in",
                     "double quotes",
                 )
 

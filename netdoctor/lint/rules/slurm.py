@@ -4,10 +4,10 @@ import difflib
 import re
 from collections.abc import Iterator
 
-from netdoctor.lint import options
 from netdoctor.lint.files import Shell
 from netdoctor.lint.launches import TORCH, Launch, filled_in_early
 from netdoctor.lint.model import Found, Kind, Position, Severity, rule
+from netdoctor.lint.options import PROGRAMS
 from netdoctor.lint.slurm import step
 
 SBATCH = "https://slurm.schedmd.com/sbatch.html"
@@ -90,18 +90,18 @@ def slurm_rank_in_batch(shell: Shell) -> Iterator[Found]:
         backend = launch.get("rdzv-backend")
         if backend is not None and backend.text != "static":
             continue  # c10d hands the numbers out, and does not look at this one
-        for given in launch.given:
-            if given.value is None or given.name not in ("node-rank", "machine-rank"):
+        for option in launch.options:
+            if option.value is None or option.name not in ("node-rank", "machine-rank"):
                 continue
-            hole = filled_in_early(given.value.value, launch, NODE)
-            if hole is not None and given.value.position not in reported:
-                reported.add(given.value.position)
+            hole = filled_in_early(option.value.value, launch, NODE)
+            if hole is not None and option.value.position not in reported:
+                reported.add(option.value.position)
                 source = next(iter(hole.names & NODE))
                 yield Found(
-                    given.value.position,
+                    option.value.position,
                     f"{source} is filled in once, in the batch body, where it is 0: every node that srun "
-                    f"starts this on has --{given.name} 0, and the job hangs without a message",
-                    f"srun bash -c '… --{given.name} ${source} …' in single quotes, or --rdzv-backend c10d",
+                    f"starts this on has --{option.name} 0, and the job hangs without a message",
+                    f"srun bash -c '… --{option.name} ${source} …' in single quotes, or --rdzv-backend c10d",
                 )
 
 
@@ -230,12 +230,12 @@ def slurm_variable(shell: Shell) -> Iterator[Found]:
         #SBATCH --nodes=4
         srun hostname
     """
-    for given in shell.request.given:
-        text = given.value.text if given.value is not None else None
-        if shell.batch and text and re.search(r"\$[A-Za-z_{(]", text) and given.name != "wrap":
+    for option in shell.request.options:
+        text = option.value.text if option.value is not None else None
+        if shell.batch and text and re.search(r"\$[A-Za-z_{(]", text) and option.name != "wrap":
             yield Found(
-                given.position,
-                f"sbatch fills in no variables: --{given.name} is the text {text} itself",
+                option.position,
+                f"sbatch fills in no variables: --{option.name} is the text {text} itself",
                 "the value itself",
             )
 
@@ -257,11 +257,11 @@ def slurm_option(shell: Shell) -> Iterator[Found]:
         #SBATCH --ntasks-per-node=8
         srun hostname
     """
-    every = options.PROGRAMS["sbatch"].all
-    lists = [(shell.request.given, "sbatch")] if shell.batch else []
-    lists += [(launch.given, launch.program) for launch in shell.launches_of("srun", "salloc")]
-    for given, program in lists:
-        for one in given:
+    every = PROGRAMS["sbatch"].all
+    lists = [(shell.request.options, "sbatch")] if shell.batch else []
+    lists += [(launch.options, launch.program) for launch in shell.launches_of("srun", "salloc")]
+    for words, program in lists:
+        for one in words:
             written = re.match(r"--([A-Za-z][\w-]*)", one.word.raw or one.word.value.head)
             if written is None or written[1] in OLD or (written[1] in every and "_" not in written[1]):
                 continue
@@ -293,7 +293,7 @@ def slurm_shebang(shell: Shell) -> Iterator[Found]:
         #SBATCH --nodes=2
         srun hostname
     """
-    if shell.batch and shell.request.given and not shell.file.text.startswith("#!"):
+    if shell.batch and shell.request.options and not shell.file.text.startswith("#!"):
         yield Found(
             Position(1), "the first line is no #!: sbatch refuses the file", "#!/bin/bash as the first line"
         )
@@ -329,10 +329,10 @@ def slurm_shape(shell: Shell) -> Iterator[Found]:
         return
     if request.nodes and request.ntasks and request.ntasks_per_node:
         most = request.nodes * request.ntasks_per_node
-        given = request.get("ntasks")
-        if request.ntasks > most and given is not None:
+        option = request.get("ntasks")
+        if request.ntasks > most and option is not None:
             yield Found(
-                given.position,
+                option.position,
                 f"{request.ntasks} tasks do not fit on {request.nodes} nodes with at most "
                 f"{request.ntasks_per_node} each",
                 f"--ntasks={most}, or leave it out",

@@ -4,10 +4,10 @@ import difflib
 import re
 from collections.abc import Iterator
 
-from netdoctor.lint import options
 from netdoctor.lint.files import Shell
 from netdoctor.lint.launches import TORCH, Launch
 from netdoctor.lint.model import Found, Kind, Severity, rule
+from netdoctor.lint.options import PROGRAMS
 from netdoctor.lint.rules.env import is_loopback
 from netdoctor.lint.rules.slurm import alone, starts_itself
 from netdoctor.lint.slurm import step
@@ -73,22 +73,22 @@ def torch_endpoint(shell: Shell) -> Iterator[Found]:
     for launch in shell.launches_of(*TORCH):
         if launch.has("standalone") or not several(launch):
             continue
-        how, endpoint, address = backend(launch), launch.get("rdzv-endpoint"), launch.get("master-addr")
+        how, endpoint, main = backend(launch), launch.get("rdzv-endpoint"), launch.get("master-addr")
         nodes = nodes_of(launch)
         if how == "static" and endpoint is None and launch.number("node-rank") == 0:
             continue  # its own store listens on all addresses; what the others dial stands in their scripts
-        given = endpoint if endpoint is not None else address if how == "static" else None
-        if given is not None:
-            if is_loopback(given.value):
+        address = endpoint if endpoint is not None else main if how == "static" else None
+        if address is not None:
+            if is_loopback(address.value):
                 yield Found(
-                    given.position,
-                    f"{given.value} is another machine on each of {nodes} nodes: every node waits at its "
+                    address.position,
+                    f"{address.value} is another machine on each of {nodes} nodes: every node waits at its "
                     "own for the others, and all give up after ten minutes",
                     "the name of one node, the same on all",
                 )
         elif how is not None and not launch.open and not _by_environment(launch):
             option = "--master-addr" if how == "static" else "--rdzv-endpoint"
-            unread = launch.exported("MASTER_ADDR") if how == "static" or address is None else None
+            unread = launch.exported("MASTER_ADDR") if how == "static" or main is None else None
             more = "; MASTER_ADDR of the environment is not read" if unread is not None else ""
             yield Found(
                 launch.position,
@@ -249,21 +249,21 @@ def torch_option(shell: Shell) -> Iterator[Found]:
         "rdzv-address": "rdzv-endpoint", "use-env": "",
     }  # fmt: skip
     for launch in shell.launches_of(*TORCH):
-        every = options.PROGRAMS[launch.program].all
-        for given in launch.given:
-            raw = given.word.raw or given.word.value.head
+        every = PROGRAMS[launch.program].all
+        for option in launch.options:
+            raw = option.word.raw or option.word.value.head
             if (
-                given.name in every
+                option.name in every
                 or not raw.startswith("--")
-                or any(name.startswith(given.name) for name in every)
+                or any(name.startswith(option.name) for name in every)
             ):
                 continue
-            close = difflib.get_close_matches(given.name, every, n=1, cutoff=0.86)
-            correct = others.get(given.name, close[0] if close else None)
+            close = difflib.get_close_matches(option.name, every, n=1, cutoff=0.86)
+            correct = others.get(option.name, close[0] if close else None)
             if correct is None:
                 continue
             yield Found(
-                given.position,
+                option.position,
                 f"torchrun has no option {raw.partition('=')[0]}, and ends with 'unrecognized arguments'",
                 f"--{correct}" if correct else "leave it out; torchrun always sets the environment",
             )
@@ -284,14 +284,10 @@ def torch_behind_script(shell: Shell) -> Iterator[Found]:
         torchrun --nproc_per_node 8 --nnodes 1 train.py
     """
     for launch in shell.launches_of(*TORCH, closed=True):
-        given_names = {given.name for given in launch.given}
+        names = {option.name for option in launch.options}
         for word in launch.rest[1:]:
             match = _TORCHRUN_OPTION.match(word.value.head)
-            if (
-                match
-                and match[1].replace("_", "-") not in given_names
-                and match[1].replace("_", "-") != "nnodes"
-            ):
+            if match and match[1].replace("_", "-") not in names and match[1].replace("_", "-") != "nnodes":
                 yield Found(
                     word.position,
                     f"behind the script, so --{match[1]} is the script's: torchrun itself starts "
@@ -348,11 +344,11 @@ def torch_launch(shell: Shell) -> Iterator[Found]:
     """
     for launch in shell.launches_of("torch.distributed.launch"):
         more = ", and gives the script --local-rank, which older ones do not know"
-        given = [option.word.raw for option in launch.given if "=" in option.word.raw][:4]
+        joined = [option.word.raw for option in launch.options if "=" in option.word.raw][:4]
         yield Found(
             launch.position,
             f"torch.distributed.launch is deprecated{'' if launch.has('use-env') else more}",
-            " ".join(["torchrun", *given, "…"]) + ", and LOCAL_RANK from the environment in the script",
+            " ".join(["torchrun", *joined, "…"]) + ", and LOCAL_RANK from the environment in the script",
         )
 
 
@@ -410,8 +406,8 @@ def torch_init_alone(shell: Shell) -> Iterator[Found]:
         if launch.starters or len(launch.rest) < 2 or launch.rest[0].text != "-c":
             continue
         text = launch.rest[1].text or ""
-        given = "init_method" in text or "store=" in text or "environ" in text or "rank=" in text
-        if "init_process_group(" in text and not given and launch.variable("RANK") is None:
+        has_rank = "init_method" in text or "store=" in text or "environ" in text or "rank=" in text
+        if "init_process_group(" in text and not has_rank and launch.variable("RANK") is None:
             yield Found(
                 launch.rest[1].position,
                 "nothing sets RANK here: it ends at once with 'environment variable RANK expected, but not "

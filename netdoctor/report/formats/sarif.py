@@ -5,6 +5,7 @@ that is not READY for want of a measurement is an invocation that was not succes
 """
 
 import string
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,26 +25,48 @@ def render(report: Report, *, pretty: bool = False) -> bytes:
     """Return one SARIF log with one run."""
     accepted = [_as_cause(one) for one in report.suppressed]
     checks = dict.fromkeys(map(_rule_of, (*report.causes, *accepted)), "")
-    checks |= {words.plain(check.id, 60) or "netdoctor": check.title for check in report.checks}
-    rules = [_rule(name, title) for name, title in checks.items()]
+    checks |= {
+        words.plain(check.id, 60) or "netdoctor": words.plain(check.title, 400) for check in report.checks
+    }
+    checks = {name: title or name for name, title in checks.items()}
     index = {name: number for number, name in enumerate(checks)}
-    run = {
-        "tool": {
-            "driver": {
-                "name": words.plain(report.tool.name, 100) or "netdoctor",
-                "version": words.plain(report.tool.version, 100),
-                "rules": rules,
-            }
-        },
-        "automationDetails": {"id": f"netdoctor/{quoted(words.plain(report.run.profile, 40))}/"},
-        "invocations": [_invocation(report)],
-        "results": [
-            *(_result(report, cause, index[_rule_of(cause)]) for cause in report.causes),
-            *(
-                {**_result(report, cause, index[_rule_of(cause)]), "suppressions": [_suppression(one)]}
-                for one, cause in zip(report.suppressed, accepted, strict=True)
-            ),
+    results = [
+        *(_result(report, cause, index[_rule_of(cause)]) for cause in report.causes),
+        *(
+            {**_result(report, cause, index[_rule_of(cause)]), "suppressions": [_suppression(one)]}
+            for one, cause in zip(report.suppressed, accepted, strict=True)
+        ),
+    ]
+    return log(
+        [
+            rule(name, words.plain(title, 400) or name, "netdoctor checks explain")
+            for name, title in checks.items()
         ],
+        _invocation(report),
+        results,
+        name=words.plain(report.tool.name, 100) or "netdoctor",
+        version=words.plain(report.tool.version, 100),
+        automation_id=f"netdoctor/{quoted(words.plain(report.run.profile, 40))}/",
+        pretty=pretty,
+    )
+
+
+def log(
+    rules: Sequence[dict[str, Any]],
+    invocation: dict[str, Any],
+    results: Sequence[dict[str, Any]],
+    *,
+    name: str,
+    version: str,
+    automation_id: str,
+    pretty: bool = False,
+) -> bytes:
+    """One SARIF log with one run."""
+    run = {
+        "tool": {"driver": {"name": name, "version": version, "rules": rules}},
+        "automationDetails": {"id": automation_id},
+        "invocations": [invocation],
+        "results": results,
         "columnKind": "unicodeCodePoints",
     }
     return encode({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, pretty) + b"\n"
@@ -75,12 +98,8 @@ def _rule_of(cause: Cause) -> str:
     return words.cause_check(cause) or "netdoctor"
 
 
-def _rule(name: str, title: str) -> dict[str, Any]:
-    return {
-        "id": name,
-        "shortDescription": message(words.plain(title, 400) or name),
-        "help": message(f"netdoctor checks explain {name}"),
-    }
+def rule(name: str, title: str, command: str) -> dict[str, Any]:
+    return {"id": name, "shortDescription": message(title), "help": message(f"{command} {name}")}
 
 
 def _result(report: Report, cause: Cause, rule: int) -> dict[str, Any]:
