@@ -3,7 +3,7 @@
 import errno
 import struct
 
-from ..system import files, rtnetlink
+from ..system import files, sockets
 from ..system.sockets import Socket, netlink
 from ..system.sockets import raw as socket
 from . import net as facts_net
@@ -37,12 +37,12 @@ def device_and_gateway(
     """Return the interface and the next hop for a destination. Raises OSError."""
     scope = address[3] if family == socket.AF_INET6 else 0
     packed = socket.inet_pton(family, str(address[0]).partition("%")[0])
-    answer = rtnetlink.ask_route(link, family, packed, scope)
+    answer = sockets.ask_route(link, family, packed, scope)
     dev = gateway = None
-    if len(answer.get(rtnetlink.OIF, b"")) == 4:
-        dev = socket.if_indextoname(struct.unpack("=I", answer[rtnetlink.OIF])[0])
-    raw = answer.get(rtnetlink.GATEWAY)
-    via = answer.get(rtnetlink.VIA)  # an IPv4 route over an IPv6 neighbour: family (u16) and address
+    if len(answer.get(sockets.OIF, b"")) == 4:
+        dev = socket.if_indextoname(struct.unpack("=I", answer[sockets.OIF])[0])
+    raw = answer.get(sockets.GATEWAY)
+    via = answer.get(sockets.VIA)  # an IPv4 route over an IPv6 neighbour: family (u16) and address
     if raw:
         gateway = socket.inet_ntop(family, raw)
     elif via and len(via) == 18:

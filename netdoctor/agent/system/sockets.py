@@ -1,7 +1,10 @@
-"""Sockets for facts, by what `socket` is made of: without the hundreds of enumeration members that it makes.
+"""Sockets and routes for facts, by what `socket` is made of: it costs as much to import as all facts.
 
-Its sockets are no context managers; who has to accept or copy them wants `socket`.
+Who has to accept or copy sockets wants `socket`.
 """
+
+import os
+import struct
 
 try:
     import _socket as raw
@@ -14,9 +17,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterator
 
-__all__ = ["Socket", "listeners", "netlink", "raw"]
+__all__ = ["raw"]  # of what is imported here, for other modules
 
 TABLE_CAP = 32 << 20
+# Of messages about routes, and attributes of a route. [man 7 sockets]
+_RTM_GETROUTE = 26
+_NLM_F_REQUEST = 1
+_NLMSG_ERROR = 2
+DST, SRC, OIF, GATEWAY, VIA = 1, 2, 4, 5, 18
 
 
 class Socket(raw.socket):
@@ -35,6 +43,34 @@ def netlink() -> Socket:
     link.settimeout(1.0)
     link.bind((0, 0))
     return link
+
+
+def ask_route(
+    link: "Any", family: int, packed: bytes, oif: int = 0, source: bytes = b""
+) -> "dict[int, bytes]":
+    """Return the attributes of RTM_GETROUTE's answer by type. Raises OSError with the kernel's errno."""
+    attributes = struct.pack("=HH", 4 + len(packed), DST) + packed
+    if source:
+        attributes += struct.pack("=HH", 4 + len(source), SRC) + source
+    if oif:
+        attributes += struct.pack("=HHI", 8, OIF, oif)
+    lengths = (len(packed) * 8, len(source) * 8)
+    body = struct.pack("=BBBBBBBBI", family, *lengths, 0, 0, 0, 0, 0, 0) + attributes
+    link.send(struct.pack("=IHHII", 16 + len(body), _RTM_GETROUTE, _NLM_F_REQUEST, 1, 0) + body)
+    data = link.recv(65536)
+    _, kind = struct.unpack_from("=IH", data)
+    if kind == _NLMSG_ERROR:
+        number = -struct.unpack_from("=i", data, 16)[0]
+        raise OSError(number, os.strerror(number))
+    found = {}
+    at = 28  # nlmsghdr and rtmsg
+    while at + 4 <= len(data):
+        length, kind = struct.unpack_from("=HH", data, at)
+        if length < 4:
+            break
+        found[kind] = data[at + 4 : at + length]
+        at += (length + 3) & ~3
+    return found
 
 
 class Listener(object):

@@ -2,7 +2,7 @@
 
 import struct
 
-from . import files, rtnetlink
+from . import files, sockets
 from .sockets import netlink
 from .sockets import raw as socket
 
@@ -54,8 +54,8 @@ def way(address: str, peer: str) -> "Optional[str]":
     try:
         with netlink() as link:
             packed, source = socket.inet_aton(peer), socket.inet_aton(address)
-            answer = rtnetlink.ask_route(link, socket.AF_INET, packed, source=source)
-            return str(socket.if_indextoname(struct.unpack("=I", answer[rtnetlink.OIF])[0]))
+            answer = sockets.ask_route(link, socket.AF_INET, packed, source=source)
+            return str(socket.if_indextoname(struct.unpack("=I", answer[sockets.OIF])[0]))
     except (KeyError, OSError, struct.error):
         return None
 
