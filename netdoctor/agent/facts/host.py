@@ -64,15 +64,8 @@ def container(root: str, environ: "Mapping[str, str]") -> "Optional[str]":
     if exists(files.under(root, "/.dockerenv")):
         return "docker"
     groups = files.text_or_none(files.under(root, "/proc/1/cgroup"), 16384) or ""
-    for mark, kind in (
-        ("kubepods", "kubernetes"),
-        ("libpod", "podman"),
-        ("docker", "docker"),
-        ("lxc", "lxc"),
-    ):
-        if mark in groups:
-            return kind
-    return None
+    marks = (("kubepods", "kubernetes"), ("libpod", "podman"), ("docker", "docker"), ("lxc", "lxc"))
+    return next((kind for mark, kind in marks if mark in groups), None)
 
 
 def cloud(root: str) -> "Optional[str]":

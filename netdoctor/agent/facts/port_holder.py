@@ -124,7 +124,7 @@ def is_free_soon(port: int) -> bool:
     """Return whether nobody but another scan of netdoctor listens on a port, as far as can be seen."""
     for _ in range(LOOKS):
         inodes = {inode for _, _, inode in _listening(port, "/")}
-        pids = holders(inodes, "/") if inodes else {}
+        pids = holders(inodes, "/")
         if len(pids) == len(inodes) and all(procs.is_scan(pid) for pid in pids.values()):
             return True
         time.sleep(BETWEEN_S)  # who held it may be gone by now

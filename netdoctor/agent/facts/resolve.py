@@ -59,49 +59,27 @@ def look_up(names: "Sequence[str]") -> "dict[str, _Lookup]":
     """Look names up side by side. A late one is abandoned after LOOKUP_S, all after TOTAL_S."""
     lookups = {name: _Lookup(name) for name in names}
     waiting = list(lookups.values())[::-1]
-    lock = runtime.Lock()
     end = time.monotonic() + TOTAL_S
 
     def work() -> None:
-        while True:
-            with lock:
-                if not waiting or time.monotonic() > end:
-                    return
+        while time.monotonic() < end:
+            try:
                 lookup = waiting.pop()
-            lookup.run()
+            except IndexError:
+                return
+            # In a thread of its own, which may hang in the resolver.
+            runtime.join_until(runtime.thread(lookup.run), min(end, time.monotonic() + LOOKUP_S))
 
-    for _ in range(min(PARALLEL, len(waiting))):
-        runtime.thread(work)
-    replaced = set()  # type: set[str]
-    open_ones = list(lookups.values())
-    pause = 0.0005
-    while open_ones and time.monotonic() < end:
-        time.sleep(pause)
-        pause = min(pause * 2, 0.02)
-        now = time.monotonic()
-        still = []
-        for lookup in open_ones:
-            if lookup.reply is not None:
-                continue
-            if lookup.started and now - lookup.started > LOOKUP_S:
-                # Its thread hangs in the resolver; another one goes on with the rest.
-                if lookup.name not in replaced:
-                    replaced.add(lookup.name)
-                    runtime.thread(work)
-                continue
-            still.append(lookup)
-        open_ones = still
+    for worker in [runtime.thread(work) for _ in range(min(PARALLEL, len(waiting)))]:
+        runtime.join_until(worker, end)
     for lookup in lookups.values():
         if lookup.reply is None:
-            took = time.monotonic() - lookup.started if lookup.started else 0.0
-            text = "timed out: no answer within %g s" % LOOKUP_S
-            if not lookup.started:
-                text = "timed out: earlier lookups used up the time"
-            lookup.reply = {
-                "name": lookup.name,
-                "error": text,
-                "elapsed_ms": round(took * 1000, 3),
-            }
+            took_s = time.monotonic() - lookup.started if lookup.started else 0.0
+            text = (
+                "no answer within %g s" % LOOKUP_S if lookup.started else "earlier lookups used up the time"
+            )
+            lookup.reply = {"name": lookup.name, "error": "timed out: " + text}
+            lookup.reply["elapsed_ms"] = round(took_s * 1000, 3)
             lookup.rows = []
     return lookups
 

@@ -14,7 +14,7 @@ from ..system import aside, files, mounts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Optional
+    from typing import Any, Optional
 
 # As for other questions about mounts; a write waits for the server's disk, too.
 PATIENCE_S = 8.0
@@ -61,22 +61,6 @@ def cached_s(mount: "Optional[mounts.Mount]") -> float:
 # --- in the child -----------------------------------------------------------------------------------------
 
 
-class _Failed(Exception):
-    """An error, and the step in which it came."""
-
-    def __init__(self, step: str, error: OSError) -> None:
-        Exception.__init__(self, step)
-        self.step = step
-        self.error = error
-
-
-def _stepped(step: str, function: "Callable[..., Any]", *args: "Any") -> "Any":
-    try:
-        return function(*args)
-    except OSError as e:
-        raise _Failed(step, e) from None
-
-
 class Folder(object):
     """One folder, held open, and the file that was written into it."""
 
@@ -90,23 +74,25 @@ class Folder(object):
     def write(self) -> "dict[str, Any]":
         """Make the file, which must not be there yet, and have it on the server."""
         row = {"error": "", "step": "", "owner": None}  # type: dict[str, Any]
+        step = "folder"
         try:
             # A link to the folder is followed, as a job's open() would; none is inside of it.
-            self.fd = _stepped("folder", os.open, self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self.fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            step = "create"
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            name = name_of(self.token, self.number)
-            file = _stepped("create", lambda: os.open(name, flags, 0o600, dir_fd=self.fd))
+            file = os.open(name_of(self.token, self.number), flags, 0o600, dir_fd=self.fd)
             self.created = True
+            step = "write"
             try:
                 data = content_of(self.token, self.number)
                 while data:
-                    data = data[_stepped("write", os.write, file, data) :]
-                _stepped("write", os.fsync, file)
+                    data = data[os.write(file, data) :]
+                os.fsync(file)
                 row["owner"] = os.fstat(file).st_uid
             finally:
-                _stepped("write", os.close, file)
-        except _Failed as e:
-            row.update(error=files.errno_name(e.error), step=e.step)
+                os.close(file)
+        except OSError as e:
+            row.update(error=files.errno_name(e), step=step)
             self.remove()
         return row
 

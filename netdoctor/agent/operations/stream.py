@@ -66,6 +66,17 @@ def busy_s() -> float:
         return usage.ru_utime + usage.ru_stime
 
 
+def _read_line(s: socket.socket, at_once: int) -> bytes:
+    """Read until a line ends, by so many bytes; nothing where it does not. Raises OSError."""
+    line = b""
+    while not line.endswith(b"\n"):
+        part = s.recv(at_once)
+        if not part or len(line) > LINE_CAP:
+            return b""
+        line += part
+    return line
+
+
 class Session(object):
     """The streams that belong to one measurement, on the receiving side."""
 
@@ -230,13 +241,7 @@ class Receiver(object):
     def _admit(self, s: socket.socket) -> "Optional[Session]":
         """Take a stream into its session; return the session where this stream completed it."""
         s.settimeout(HANDSHAKE_S)
-        greeting = b""
-        while not greeting.endswith(b"\n"):
-            part = s.recv(1)
-            if not part or len(greeting) > LINE_CAP:
-                raise ValueError("no greeting")
-            greeting += part
-        words = greeting.split()
+        words = _read_line(s, 1).split()
         if len(words) != 5 or not hmac.compare_digest(words[0], self.token):
             raise ValueError("a stranger")
         name, count = words[1].decode("ascii"), int(words[2])
@@ -348,12 +353,9 @@ def _connect(args: "dict[str, Any]", greeting: bytes, token: bytes, streams: int
         expected = b"go " + token + b"\n"
         for stream in found:
             stream.socket.settimeout(GATHER_S)
-            answer = b""
-            while not answer.endswith(b"\n"):
-                part = stream.socket.recv(LINE_CAP)
-                if not part or len(answer) > LINE_CAP:
-                    raise runtime.Unavailable("failed", "the receiver closed the connection")
-                answer += part
+            answer = _read_line(stream.socket, LINE_CAP)
+            if not answer:
+                raise runtime.Unavailable("failed", "the receiver closed the connection")
             if answer != expected:
                 raise runtime.Unavailable("failed", "something else answers there")
     except BaseException:

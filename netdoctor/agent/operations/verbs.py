@@ -133,21 +133,26 @@ def rails(args: "dict[str, Any]") -> "list[dict[str, Any]]":
     return [one if isinstance(one, dict) else {} for one in found]
 
 
-def serve(args: "dict[str, Any]") -> "list[dict[str, Any]]":
-    """Start a server on each rail, and wait until all of them listen."""
-    found = []  # type: list[dict[str, Any]]
-    started = []  # type: list[tuple[dict[str, Any], Any, int]]
+def start_all(args: "dict[str, Any]", client: bool) -> "tuple[list[Any], list[Any]]":
+    """Start a program on each rail. Return (an answer for each, what runs: answer, process, port)."""
+    answers, started = [], []
     for rail in rails(args):
         answer = {}  # type: dict[str, Any]
-        found.append(answer)
+        answers.append(answer)
         try:
-            argv = command(args, rail, client=False)
+            argv = command(args, rail, client)
             port = int(rail["tcp_port"])
-            if listening(port):
+            if not client and listening(port):
                 raise ValueError("port %d is taken" % port)
             started.append((answer, start(argv), port))
         except (KeyError, TypeError, ValueError, OSError) as e:
             answer["error"] = str(e)
+    return answers, started
+
+
+def serve(args: "dict[str, Any]") -> "list[dict[str, Any]]":
+    """Start a server on each rail, and wait until all of them listen."""
+    answers, started = start_all(args, client=False)
     # Nobody may be left to say that it is over.
     ttl_s = float(args.get("ttl_s") or 0.0) or 3 * (START_S + MAX_SECONDS)
     processes = [process for _, process, _ in started]
@@ -161,7 +166,7 @@ def serve(args: "dict[str, Any]") -> "list[dict[str, Any]]":
             _servers.append(process)
         else:
             answer.update(failure(*finish(process, time.monotonic() + 0.2)))
-    return found
+    return answers
 
 
 def failure(code: "Optional[int]", text: str) -> "dict[str, Any]":
@@ -173,21 +178,13 @@ def failure(code: "Optional[int]", text: str) -> "dict[str, Any]":
 
 def run(args: "dict[str, Any]") -> "list[dict[str, Any]]":
     """Run a client on each rail, all of them at once."""
-    found = []  # type: list[dict[str, Any]]
-    started = []
-    for rail in rails(args):
-        answer = {}  # type: dict[str, Any]
-        found.append(answer)
-        try:
-            started.append((answer, start(command(args, rail, client=True))))
-        except (KeyError, TypeError, ValueError, OSError) as e:
-            answer["error"] = str(e)
+    answers, started = start_all(args, client=True)
     until = time.monotonic() + START_S + float(args["seconds"])
-    for answer, process in started:
+    for answer, process, _ in started:
         code, text = finish(process, until)
         value = figure(text, str(args["test"])) if code == 0 else None
         answer.update({"value": value} if value is not None else failure(code, text))
-    return found
+    return answers
 
 
 def verbs(args: "dict[str, Any]") -> "dict[str, Any]":

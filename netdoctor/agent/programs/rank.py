@@ -6,6 +6,7 @@ says what happens as lines of JSON on its stdout and takes its steps as lines of
 end is its own.
 """
 
+import datetime
 import inspect
 import json
 import os
@@ -191,8 +192,6 @@ class Rank:
         self.nccl_log = None
 
     def timeout(self, seconds):
-        import datetime
-
         return datetime.timedelta(seconds=seconds)
 
     def sync(self):

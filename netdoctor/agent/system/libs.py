@@ -7,7 +7,7 @@ from . import files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Optional
+    from typing import IO, Optional
 
 _CACHE_MAGIC = b"glibc-ld.so.cache1.1"
 _CACHE_CAP = 8 << 20
@@ -94,13 +94,19 @@ class Dynamic(object):
         self.runpath = runpath
 
 
+def _elf_head(file: "IO[bytes]") -> bytes:
+    """Return the header of a 64-bit little-endian ELF file. Raises ValueError for another."""
+    head = file.read(64)
+    if head[:6] != b"\x7fELF\x02\x01":
+        raise ValueError("no ELF file of 64 bits")
+    return head
+
+
 def dynamic(path: str) -> "Optional[Dynamic]":
     """Return DT_NEEDED, DT_RPATH and DT_RUNPATH of a 64-bit little-endian ELF file, or None."""
     try:
         with open(path, "rb") as f:
-            head = f.read(64)
-            if head[:6] != b"\x7fELF\x02\x01":
-                return None
+            head = _elf_head(f)
             table = struct.unpack_from("<Q", head, 32)[0]
             size, count = struct.unpack_from("<HH", head, 54)
             segments = []
@@ -147,9 +153,7 @@ def section(path: str, name: str, cap: int = 8 << 20) -> bytes:
     """Return at most `cap` bytes of a section (``.rodata``) of a 64-bit little-endian ELF file, else none."""
     try:
         with open(path, "rb") as f:
-            head = f.read(64)
-            if head[:6] != b"\x7fELF\x02\x01":
-                return b""
+            head = _elf_head(f)
             table = struct.unpack_from("<Q", head, 40)[0]
             size, count, strings = struct.unpack_from("<HHH", head, 58)
             f.seek(table)
