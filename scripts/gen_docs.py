@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import gen_tables
 
 from netdoctor.check import Check, Profile
-from netdoctor.engine.assemble.families import place
+from netdoctor.engine.assemble.families import sort_key
 from netdoctor.engine.assemble.scope import SUBJECTS
 from netdoctor.engine.registry import load_builtin
 from netdoctor.lint.engine import rules
@@ -153,7 +153,7 @@ def families(checks: Iterable[Check]) -> str:
         "| `--require` | not seen: | quick | launch adds | full adds | to be asked for |",
         "|---|---|---|---|---|---|",
     ]
-    for family in sorted(members, key=place):
+    for family in sorted(members, key=sort_key):
         cells = [
             ", ".join(_named(check) for check in members[family] if check.profile is profile)
             for profile in Profile

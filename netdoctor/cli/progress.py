@@ -103,7 +103,7 @@ class Progress:
 
     def _count(self, event: Event) -> str:
         """How many have answered, and the last few that have not by name."""
-        done, total, names = event.asked - event.left, event.asked, event.waiting
+        done, total, names = event.requested - event.left, event.requested, event.waiting
         if event.phase in ("connect", "pythons"):
             done, total, names = event.done, event.total, tuple(self.silent)
         left = total - done

@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from netdoctor.check import Check
-from netdoctor.engine.judge import UNMEASURED, Blame, Judgement, is_about_all
+from netdoctor.engine.judge import PROBLEMS, UNMEASURED, Attribution, Judgement, is_about_all
 from netdoctor.engine.registry import matches
 from netdoctor.facts.base import Why
 from netdoctor.model import CLUSTER, CONTROL, Action, CauseHint, Confidence, Finding, Fix, Status, nodes_of
 
-_TROUBLE = (Status.FAIL, Status.UNKNOWN, Status.WARN)
 _CONFIDENCE = (Confidence.CERTAIN, Confidence.LIKELY, Confidence.SUSPECTED)
 # A node that is gone, or a scan that ended: whatever could not be told about it has that one reason.
 _ENDINGS = tuple(UNMEASURED + why.value for why in (Why.LOST, Why.JUMP, Why.STOPPED))
@@ -33,7 +32,7 @@ class Group:
     members: list[tuple[str, Finding]]
     hints: list[CauseHint]
     explained: list[tuple[str, str]] = field(default_factory=list)
-    held: list[tuple[str, str]] = field(default_factory=list)
+    blocked: list[tuple[str, str]] = field(default_factory=list)
     cells: list[tuple[str, str]] = field(default_factory=list)
 
     @cached_property
@@ -44,9 +43,9 @@ class Group:
     @cached_property
     def culprits(self) -> tuple[str, ...]:
         """Culprits in first-seen order; a node named alone and in a pair counts as the node."""
-        seen = dict.fromkeys(culprit for hint in self.distinct for culprit in hint.culprits)
-        alone = {culprit for culprit in seen if "->" not in culprit}
-        return tuple(c for c in seen if c in alone or alone.isdisjoint(nodes_of(c)))
+        culprits = dict.fromkeys(culprit for hint in self.distinct for culprit in hint.culprits)
+        alone = {culprit for culprit in culprits if "->" not in culprit}
+        return tuple(c for c in culprits if c in alone or alone.isdisjoint(nodes_of(c)))
 
     @cached_property
     def checks(self) -> tuple[str, ...]:
@@ -59,8 +58,8 @@ class Group:
         worst = self.members[at][1]
         if worst.cause is not None:
             return worst.cause.title
-        said = {f.summary for _, f in self.members}
-        return self.hints[at].title + (f" (and {len(said) - 1} more)" if len(said) > 1 else "")
+        summaries = {f.summary for _, f in self.members}
+        return self.hints[at].title + (f" (and {len(summaries) - 1} more)" if len(summaries) > 1 else "")
 
     @cached_property
     def confidence(self) -> Confidence:
@@ -69,8 +68,8 @@ class Group:
     @cached_property
     def action(self) -> Action:
         """The gravest that its findings name; else what its status and its first fix say."""
-        if named := [hint.action for hint in self.distinct if hint.action is not None]:
-            return max(named, key=list(Action).index)
+        if actions := [hint.action for hint in self.distinct if hint.action is not None]:
+            return max(actions, key=list(Action).index)
         if self.status is Status.UNKNOWN:
             return Action.RETRY
         if self.status is Status.WARN and not self.fixes:
@@ -90,8 +89,8 @@ class Group:
 
     @cached_property
     def fingerprint(self) -> str:
-        apart = [self.status.value] if self.status is Status.UNKNOWN else []
-        text = "\n".join([self.key, *apart, *sorted(self.culprits)])
+        unmeasured = [self.status.value] if self.status is Status.UNKNOWN else []
+        text = "\n".join([self.key, *unmeasured, *sorted(self.culprits)])
         return "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -127,15 +126,15 @@ def diagnose(judgement: Judgement) -> list[Group]:
     _assign_cells(judgement, items, homes, groups)
 
     order = {Status.FAIL: 0, Status.UNKNOWN: 1, Status.WARN: 2}
-    place = {check.id: i for i, check in enumerate(judgement.checks)}
+    position = {check.id: i for i, check in enumerate(judgement.checks)}
     return sorted(
         groups.values(),
         key=lambda g: (
             order[g.status],
-            -(len(g.explained) + len(g.held)),
+            -(len(g.explained) + len(g.blocked)),
             -len(g.culprits),
             _CONFIDENCE.index(g.confidence),
-            place[g.checks[0]],
+            position[g.checks[0]],
             g.key,
         ),
     )
@@ -151,7 +150,7 @@ def _items(judgement: Judgement) -> list[_Item]:
     # A check that only adds to what others found (not required) comes last: it does not name the cause.
     for check in sorted(judgement.checks, key=lambda check: not check.required):
         for finding in judgement.findings.get(check.id, ()):
-            if finding.status in _TROUBLE:
+            if finding.status in PROBLEMS:
                 hint = finding.cause or _default_hint(check, finding)
                 group = known.setdefault((hint.key, finding.status is Status.UNKNOWN), len(known))
                 items.append(_Item(check.id, finding, hint, group))
@@ -181,25 +180,26 @@ def _explains(checks: Sequence[Check], items: Sequence[_Item]) -> dict[str, dict
             if source != check_id and source in claims:
                 claims[source].add(check_id)
     reach = {check_id: _reachable(check_id, claims) for check_id in ids}
-    place = {check_id: i for i, check_id in enumerate(ids)}
+    position = {check_id: i for i, check_id in enumerate(ids)}
     return {
         effect: {
             source: effect in all_of[source]
             for source in ids
-            if effect in claims[source] and (source not in reach[effect] or place[source] < place[effect])
+            if effect in claims[source]
+            and (source not in reach[effect] or position[source] < position[effect])
         }
         for effect in ids
     }
 
 
 def _reachable(start: str, edges: Mapping[str, set[str]]) -> set[str]:
-    seen: set[str] = set()
+    visited: set[str] = set()
     todo = [start]
     while todo:
-        for following in edges[todo.pop()] - seen:
-            seen.add(following)
+        for following in edges[todo.pop()] - visited:
+            visited.add(following)
             todo.append(following)
-    return seen
+    return visited
 
 
 def _homes(items: Sequence[_Item], explains: Mapping[str, Mapping[str, bool]]) -> list[int | None]:
@@ -286,22 +286,22 @@ def _assign_cells(
     every = frozenset(judgement.nodes)
     free = {check_id: every - by_node.keys() for check_id, by_node in judgement.blocked_by.items()}
     owner: dict[tuple[str, str], tuple[int, int]] = {}
-    blames: dict[tuple[str, int], Blame] = {}
+    attributions: dict[tuple[str, int], Attribution] = {}
     for item, home in zip(items, homes, strict=True):
         index = item.group if home is None else home
-        blame = blames.setdefault((item.check_id, index), Blame(free[item.check_id]))
-        is_told = blame.known(item.finding)
-        nodes: Iterable[str] = blame.anew(item.finding)
-        if not nodes and not is_told and is_about_all(item.finding):
+        attribution = attributions.setdefault((item.check_id, index), Attribution(free[item.check_id]))
+        is_attributed = attribution.has(item.finding)
+        nodes: Iterable[str] = attribution.new_nodes(item.finding)
+        if not nodes and not is_attributed and is_about_all(item.finding):
             nodes = judgement.nodes
         for node in nodes:
             cell = (item.check_id, node)
             if cell not in owner or item.finding.status.rank > owner[cell][0]:
                 owner[cell] = (item.finding.status.rank, index)
     for (check_id, node), (_, index) in owner.items():
-        if judgement.cells[check_id].get(node) in _TROUBLE:
+        if judgement.cells[check_id].get(node) in PROBLEMS:
             groups[index].cells.append((check_id, node))
     for check_id, by_node in judgement.blocked_by.items():
         for node, root in by_node.items():
             if (root, node) in owner and node in every:
-                groups[owner[root, node][1]].held.append((check_id, node))
+                groups[owner[root, node][1]].blocked.append((check_id, node))

@@ -10,7 +10,7 @@ from typing import Any
 
 import netdoctor.measure
 from netdoctor.check import Profile
-from netdoctor.engine.plugins import is_ours, whole
+from netdoctor.engine.plugins import is_ours, read_back
 from netdoctor.errors import DeadlineReached
 from netdoctor.facts.base import Missing, Why
 from netdoctor.measure.declare import EXPERIMENTS, Context, Experiment, Product, ordered
@@ -22,7 +22,7 @@ BUDGET_S = {Profile.QUICK: 20.0, Profile.LAUNCH: 20.0, Profile.FULL: 120.0}
 # How long a node that missed an answer is waited for once more: agents answer this at once, whatever they do.
 ALIVE_S = 3.0
 # Where peers dial each node is worked out from these, whatever the experiment.
-GROUND = frozenset({"host", "net", "env", "resolve", "gpu", "rdma"})
+ADDRESS_FACTS = frozenset({"host", "net", "env", "resolve", "gpu", "rdma"})
 
 for _module in pkgutil.iter_modules(netdoctor.measure.__path__):
     importlib.import_module(f"netdoctor.measure.{_module.name}")
@@ -42,13 +42,13 @@ class Step:
     again: bool = False
 
 
-def plan(wanted: Collection[str], nodes: int, budget_s: float) -> tuple[Step, ...]:
+def plan(groups: Collection[str], nodes: int, budget_s: float) -> tuple[Step, ...]:
     """The experiments that make any of these fact groups, in their order.
 
     budget_s: for all that fill the network, once their processes run.
     """
-    chosen = ordered(one for one in EXPERIMENTS.values() if set(one.groups) & set(wanted))
-    weights = {g: w for one in chosen for g, w in one.shares.items() if g in wanted}
+    chosen = ordered(one for one in EXPERIMENTS.values() if set(one.groups) & set(groups))
+    weights = {g: w for one in chosen for g, w in one.shares.items() if g in groups}
     spare = sum(weights.get(g, 0.0) for one in chosen if one.spares for g in one.shares)
     steps = []
     for one in chosen:
@@ -65,14 +65,14 @@ def with_more(steps: Sequence[Step], seconds: float) -> list[Step]:
     """The steps, with so many more seconds of the budget among those that have a part of it."""
     parts = sum(sum(step.seconds.values()) for step in steps)
     more = 1 + seconds / parts if parts else 1.0
-    return [replace(step, seconds={g: own * more for g, own in step.seconds.items()}) for step in steps]
+    return [replace(step, seconds={g: part_s * more for g, part_s in step.seconds.items()}) for step in steps]
 
 
 # Who is waited for, by name, where it is not everybody.
-NAMED = 4
+WAITING_NAMES = 4
 
 # How many nodes were asked the same, and of how many an answer is missing; a few of these by name.
-Asked = Callable[[int, int, tuple[str, ...]], None]
+Waiting = Callable[[int, int, tuple[str, ...]], None]
 
 
 class OutOfTime(Exception):
@@ -92,12 +92,12 @@ class Asker:
         transport: Transport,
         step: Step,
         scan_ends: float,
-        gone: dict[str, Missing] | None = None,
-        tell: Asked = lambda asked, left, some: None,
+        dead: dict[str, Missing] | None = None,
+        tell: Waiting = lambda total, left, some: None,
     ) -> None:
         self.tell = tell
         self.transport = transport
-        self.gone = {} if gone is None else gone
+        self.dead = {} if dead is None else dead
         self.limit_s = step.limit_s
         self.ends = time.monotonic() + step.limit_s
         self.scan_ends = scan_ends
@@ -112,7 +112,7 @@ class Asker:
             raise OutOfTime(f"it did not end within {self.limit_s:.0f} s")
         late: dict[str, Missing] = {}
         left = dict.fromkeys(requests)
-        self.tell(len(requests), len(left), tuple(islice(left, NAMED)))
+        self.tell(len(requests), len(left), tuple(islice(left, WAITING_NAMES)))
         for reply in self._answers(requests, min(self.ends, self.scan_ends) - now):
             # By the time listeners are closed the node has told all that was asked.
             closing = reply.node in requests and requests[reply.node].op == "unlisten"
@@ -121,15 +121,15 @@ class Asker:
             elif reply.missing is not None and reply.missing.why is Why.TIMED_OUT:
                 late[reply.node] = reply.missing
             left.pop(reply.node, None)
-            self.tell(len(requests), len(left), tuple(islice(left, NAMED)))
+            self.tell(len(requests), len(left), tuple(islice(left, WAITING_NAMES)))
             yield reply
         self._look_for(late)
 
     def _answers(self, requests: Mapping[str, Request], within_s: float) -> Iterator[Reply]:
-        yield from (Reply(node=node, missing=self.gone[node]) for node in requests if node in self.gone)
-        asked = {n: _mortal(request, within_s) for n, request in requests.items() if n not in self.gone}
-        if asked:
-            yield from self.transport.call(asked, within_s=within_s)
+        yield from (Reply(node=node, missing=self.dead[node]) for node in requests if node in self.dead)
+        alive = {n: _mortal(request, within_s) for n, request in requests.items() if n not in self.dead}
+        if alive:
+            yield from self.transport.call(alive, within_s=within_s)
 
     def _look_for(self, late: Mapping[str, Missing]) -> None:
         """Tell those that took too long for one question from those that answer none any more."""
@@ -139,9 +139,9 @@ class Asker:
         ask = Request(op="ping", timeout_s=ALIVE_S)
         for reply in self.transport.call(dict.fromkeys(late, ask), within_s=ALIVE_S):
             if reply.missing is not None and reply.node in late:
-                said = Missing(Why.LOST, f"it stopped answering: {late[reply.node].detail}")
-                self.gone[reply.node] = said
-                self.lost.setdefault(reply.node, said)
+                lost = Missing(Why.LOST, f"it stopped answering: {late[reply.node].detail}")
+                self.dead[reply.node] = lost
+                self.lost.setdefault(reply.node, lost)
 
 
 def _mortal(request: Request, within_s: float) -> Request:
@@ -152,7 +152,7 @@ def _mortal(request: Request, within_s: float) -> Request:
     return replace(request, args={**request.args, "ttl_s": within_s})
 
 
-def measured(step: Step, context: Context) -> tuple[Any, ...] | Missing:
+def run_step(step: Step, context: Context) -> tuple[Any, ...] | Missing:
     """What the experiment found of all that it makes; the second time, one fact of each node's two.
 
     A Missing where it is not what was declared: a plug-in returns anything.
@@ -165,12 +165,12 @@ def measured(step: Step, context: Context) -> tuple[Any, ...] | Missing:
     if len(values) != len(experiment.products) or not all(map(Product.fits, experiment.products, values)):
         return Missing(Why.FAILED, f"experiment {experiment.name} returned something else than it declares")
     if not is_ours(experiment):
-        values = tuple(map(whole, experiment.products, values))
+        values = tuple(map(read_back, experiment.products, values))
     if not step.again or experiment.again is None:
         return values
     joined = []
-    for made, later in zip(experiment.products, values, strict=True):
-        first = context.store.node.get(made.info.group, {})
+    for fact, later in zip(experiment.products, values, strict=True):
+        first = context.store.node.get(fact.info.group, {})
         joined.append({n: experiment.again(first.get(n), later.get(n)) for n in context.participants.nodes})
     return tuple(joined)
 
@@ -180,16 +180,16 @@ def keep(
     step: Step,
     found: tuple[Any, ...] | Missing,
     nodes: Sequence[str],
-    wanted: Collection[str],
+    groups: Collection[str],
     lost: Mapping[str, Missing],
 ) -> None:
     """Store what an experiment found of these nodes; a Missing stands for all that it makes."""
     if step.again and isinstance(found, Missing):
         return  # what it found the first time stands
-    made = step.experiment.products
-    for one, value in zip(made, (found,) * len(made) if isinstance(found, Missing) else found, strict=True):
+    facts = step.experiment.products
+    for one, value in zip(facts, (found,) * len(facts) if isinstance(found, Missing) else found, strict=True):
         group = one.info.group
-        if group not in wanted:
+        if group not in groups:
             continue
         if one.info.scope == "node":
             by_node = dict.fromkeys(nodes, value) if isinstance(value, Missing) else value

@@ -35,7 +35,7 @@ def put_control_facts(
     targets: Sequence[Target],
     job: Job,
     baseline: Baseline | None,
-    wanted: Expectations | None = None,
+    expected: Expectations | None = None,
 ) -> None:
     """What the user said: the nodes as listed, the job, an earlier report's figures, what is expected."""
     for target in targets:
@@ -51,17 +51,17 @@ def put_control_facts(
         )
         store.put("node", target.id, node)
     store.cluster["job"] = job
-    store.cluster["wanted"] = wanted or Missing(Why.NOT_COLLECTED, "no --expect was given")
+    store.cluster["wanted"] = expected or Missing(Why.NOT_COLLECTED, "no --expect was given")
     store.cluster["baseline"] = baseline or Missing(Why.NOT_COLLECTED, "no --baseline was given")
 
 
-def put_untried(store: Store, wanted: Collection[str], nodes: Sequence[str]) -> None:
+def put_untried(store: Store, groups: Collection[str], nodes: Sequence[str]) -> None:
     """Say of everything that is measured between nodes that nobody tried it."""
     untried = Missing(Why.NOT_COLLECTED, "no node met another")
     for info in FACT_TYPES.values():
-        if info.group in wanted and info.origin == "measure" and info.scope == "cluster":
+        if info.group in groups and info.origin == "measure" and info.scope == "cluster":
             store.cluster[info.group] = untried
-        elif info.group in wanted and info.origin == "measure":
+        elif info.group in groups and info.origin == "measure":
             for node in nodes:
                 store.put(info.group, node, untried)
 
@@ -84,8 +84,8 @@ def first_groups(
         "port_holder": {"port": job.master_port},
         "software": software_args(job),
     }
-    asked = {info.group for info in FACT_TYPES.values() if info.origin == "agent"}
-    return {group: arguments.get(group, {}) for group in sorted(asked & set(needed))}
+    collected = {info.group for info in FACT_TYPES.values() if info.origin == "agent"}
+    return {group: arguments.get(group, {}) for group in sorted(collected & set(needed))}
 
 
 def software_args(job: Job) -> dict[str, Any]:
@@ -126,14 +126,14 @@ def lookups(targets: Sequence[Target], job: Job, profile: Profile) -> dict[str, 
     if not profile.includes(Profile.LAUNCH):
         return dict.fromkeys(nodes, common)
     hosts = ["" if _is_address(target.host) else target.host for target in targets]
-    place = {node: i for i, node in enumerate(nodes)}
-    master = {place[node] for node in (job.master_node,) if node in place}
-    alike: dict[tuple[str, ...], list[str]] = {}
+    position = {node: i for i, node in enumerate(nodes)}
+    master = {position[node] for node in (job.master_node,) if node in position}
+    shared: dict[tuple[str, ...], list[str]] = {}
     found = {}
     for node, plan in peers(nodes).items():
-        wanted = sorted({place[node], *map(place.__getitem__, plan), *master})
-        names = dict.fromkeys([*filter(None, (hosts[i] for i in wanted)), *common])
-        found[node] = alike.setdefault(tuple(names), list(names))
+        selected = sorted({position[node], *map(position.__getitem__, plan), *master})
+        names = dict.fromkeys([*filter(None, (hosts[i] for i in selected)), *common])
+        found[node] = shared.setdefault(tuple(names), list(names))
     return found
 
 
@@ -152,17 +152,17 @@ class Answers:
 
     def add(self, reply: Reply) -> None:
         self._unread.append(reply)
-        said = reply.result.values() if isinstance(reply.result, dict) else ()
-        raws = [one for one in said if isinstance(one, msgspec.Raw)]
+        facts = reply.result.values() if isinstance(reply.result, dict) else ()
+        raws = [one for one in facts if isinstance(one, msgspec.Raw)]
         self._bytes += sum(memoryview(one).nbytes for one in raws)
         # Plain data takes more room than the facts that it becomes.
-        if self._bytes > UNREAD_BYTES or len(raws) < len(said):
+        if self._bytes > UNREAD_BYTES or len(raws) < len(facts):
             self.read()
 
     def read(self) -> None:
         """Store a fact or a reason for each group that the nodes were asked for."""
-        for group, asked in self._groups.items():
-            fact, believed = decoder(group), _believer(group, asked)
+        for group, arguments in self._groups.items():
+            fact, believed = decoder(group), _believer(group, arguments)
             for reply in self._unread:
                 if reply.missing is not None:
                     found = reply.missing
@@ -178,19 +178,19 @@ class Answers:
         self._bytes = 0
 
 
-def _believer(group: str, asked: Mapping[str, Any]) -> Callable[[Missing], Missing]:
+def _believer(group: str, arguments: Mapping[str, Any]) -> Callable[[Missing], Missing]:
     """What is made of a node's word that there is nothing to look at: it counts only of what a machine may be
     without, and not of what was asked for by name."""
     cls = group_type(group)
 
-    def believed(said: Missing) -> Missing:
-        if cls is None or not said.why.is_skip:
-            return said
-        if FACT_TYPES[cls].named and any(asked.values()):
-            return Missing(Why.NOT_EXAMINED, f"the node did not look: {said.detail or said.why}")
+    def believed(missing: Missing) -> Missing:
+        if cls is None or not missing.why.is_skip:
+            return missing
+        if FACT_TYPES[cls].named and any(arguments.values()):
+            return Missing(Why.NOT_EXAMINED, f"the node did not look: {missing.detail or missing.why}")
         if FACT_TYPES[cls].absent:
-            return said
-        why = said.detail or said.why.replace("_", " ")
+            return missing
+        why = missing.detail or missing.why.replace("_", " ")
         return Missing(Why.FAILED, f"{group}: the node did not look: {why}")
 
     return believed
@@ -228,7 +228,7 @@ def all_paths(store: Store, nodes: Sequence[str], job: Job) -> Paths:
     return paths(known, job)
 
 
-def fill_gaps(store: Store, wanted: Collection[str], nodes: Sequence[str], ended_by: str) -> None:
+def fill_gaps(store: Store, groups: Collection[str], nodes: Sequence[str], ended_by: str) -> None:
     """Give every wanted fact that did not arrive its reason. ended_by: as of Outcome."""
     if ended_by == "end":
         late = Missing(Why.FAILED, "netdoctor did not get to this")
@@ -240,7 +240,7 @@ def fill_gaps(store: Store, wanted: Collection[str], nodes: Sequence[str], ended
     hosts = store.node.get("host", {})
     first = {n: v for n in nodes if isinstance(v := hosts.get(n), Missing)}
     for info in FACT_TYPES.values():
-        if info.group not in wanted:
+        if info.group not in groups:
             continue
         if info.scope == "cluster":
             store.cluster.setdefault(info.group, late)

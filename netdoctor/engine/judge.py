@@ -6,7 +6,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from types import MappingProxyType
@@ -27,11 +27,13 @@ from netdoctor.model import (
     Finding,
     Status,
     nodes_of,
+    unknown,
 )
-from netdoctor.store import NOT_COLLECTED, Store
+from netdoctor.store import Store
 
 # A pair check over 1,000 nodes and 64 peers has 64,000 things to say at the very worst.
 FINDINGS_AT_MOST = 200_000
+PROBLEMS = (Status.FAIL, Status.UNKNOWN, Status.WARN)
 
 
 @dataclass(slots=True)
@@ -77,12 +79,12 @@ def judge(
     One exception in a check is `unknown` for that check alone. ends: when no check is asked any more, on the
     clock of time.monotonic(); what was not judged by then is `unknown`, and the judgement stopped.
     """
-    wanted = set(nodes if judged is None else judged)
-    result = Judgement(nodes=tuple(n for n in nodes if n in wanted), checks=tuple(checks))
-    typed = store.cluster_fact("wanted")
-    if isinstance(typed, Expectations) and not isinstance(typed, RecordedExpectations):
+    selected = set(nodes if judged is None else judged)
+    result = Judgement(nodes=tuple(n for n in nodes if n in selected), checks=tuple(checks))
+    expected = store.cluster_fact("wanted")
+    if isinstance(expected, Expectations) and not isinstance(expected, RecordedExpectations):
         store = Store(
-            node=store.node, cluster={**store.cluster, "wanted": RecordedExpectations(wishes=typed.wishes)}
+            node=store.node, cluster={**store.cluster, "wanted": RecordedExpectations(wishes=expected.wishes)}
         )
     run = _Run(nodes=tuple(nodes), known=frozenset(nodes), store=store, result=result, ends=ends)
     # A plug-in that prints must not write into a report on stdout.
@@ -90,9 +92,7 @@ def judge(
     with contextlib.nullcontext() if ours else contextlib.redirect_stdout(sys.stderr):
         for check in checks:
             started = time.perf_counter()
-            _run_check(check, run)
-            if check.expects:
-                _put_unseen(check, run)
+            _CheckRun(check, run).judge()
             result.durations_ms[check.id] = (time.perf_counter() - started) * 1000
     if judged is not None:
         _restrict(result, set(result.nodes))
@@ -101,46 +101,35 @@ def judge(
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What every check of one judgement shares. known: all node ids, for telling targets from nonsense.
-
-    ends: as of judge(). derived: what has been derived from the facts so far, by type. held, absent,
-    tables: what was found out so far of a check or a fact, see held_by(), without() and facts_of().
-    """
+    """What every check of one judgement shares, and what was found out so far of a check or a fact."""
 
     nodes: tuple[str, ...]
-    known: frozenset[str]
+    known: frozenset[str]  # all node ids, for telling targets from nonsense
     store: Store
     result: Judgement
-    ends: float
+    ends: float  # as of judge()
     derived: dict[type, Any] = field(default_factory=dict)
-    held: dict[str, dict[str, str]] = field(default_factory=dict)
+    blocking: dict[str, dict[str, str]] = field(default_factory=dict)
     absent: dict[str, dict[str, Missing]] = field(default_factory=dict)
     tables: dict[tuple[str, tuple[str, ...]], Mapping[str, Any]] = field(default_factory=dict)
 
-    def held_by(self, check_id: str) -> dict[str, str]:
+    def blocked_by(self, check_id: str) -> dict[str, str]:
         """Nodes on which whatever waits for this check is blocked, with the check whose failure it is."""
-        if check_id not in self.held:
+        if check_id not in self.blocking:
             roots = self.result.blocked_by.get(check_id, {})
-            # An unknown login leaves nothing to look at either; other unknowns do not hold anything up.
+            # An unknown login leaves nothing to look at either; other unknowns do not block anything.
             login = (Status.UNKNOWN,) if check_id in LOGINS else ()
             stop = (Status.FAIL, Status.BLOCKED, *login)
             cells = self.result.cells.get(check_id, {})
-            found = self.nodes if any(status in stop for status in set(cells.values())) else ()
-            self.held[check_id] = {n: roots.get(n, check_id) for n in found if cells.get(n) in stop}
-        return self.held[check_id]
+            self.blocking[check_id] = {n: roots.get(n, check_id) for n in self.nodes if cells.get(n) in stop}
+        return self.blocking[check_id]
 
     def without(self, info: FactInfo) -> dict[str, Missing]:
         """Nodes that lack this fact, with the reason."""
         if info.group not in self.absent:
-            whole = self.store.cluster_fact(info.group) if info.scope == "cluster" else None
-            own = self.store.node.get(info.group, {})
-            default = whole if info.scope == "cluster" else NOT_COLLECTED
-            if isinstance(whole, Missing):
-                found = dict.fromkeys(self.nodes, whole)
-            else:
-                got = ((node, own.get(node, default)) for node in self.nodes)
-                found = {node: one for node, one in got if isinstance(one, Missing)}
-            self.absent[info.group] = found
+            part = self.store.part if info.scope == "cluster" else self.store.get
+            facts = ((node, part(info.group, node)) for node in self.nodes)
+            self.absent[info.group] = {node: one for node, one in facts if isinstance(one, Missing)}
         return self.absent[info.group]
 
     def facts_of(self, group: str, nodes: Sequence[str]) -> Mapping[str, Any]:
@@ -152,84 +141,186 @@ class _Run:
         return self.tables[key]
 
 
-def _restrict(result: Judgement, shown: set[str]) -> None:
-    """Keep what concerns the shown nodes: their cells, and findings that do not blame others alone."""
+def _restrict(result: Judgement, selected: set[str]) -> None:
+    """Keep what concerns the selected nodes: their cells, and findings that do not blame others alone."""
     by_check: list[dict[str, dict[str, Any]]] = [
         result.cells, result.blocked_by, result.reasons, result.gaps,
     ]  # fmt: skip
     for tables in by_check:
         for by_node in tables.values():
-            for node in [n for n in by_node if n not in shown]:
+            for node in [n for n in by_node if n not in selected]:
                 del by_node[node]
     for check_id, findings in result.findings.items():
-        result.findings[check_id] = [f for f in findings if _concerns(f, shown)]
+        result.findings[check_id] = [f for f in findings if _concerns(f, selected)]
 
 
-def _concerns(finding: Finding, shown: set[str]) -> bool:
-    own = nodes_of(finding.target)
-    if own and not shown & set(own):
+def _concerns(finding: Finding, selected: set[str]) -> bool:
+    ends = nodes_of(finding.target)
+    if ends and not selected & set(ends):
         return False
-    if len(own) == 1 or finding.cause is None or finding.cause.confidence is Confidence.SUSPECTED:
+    if len(ends) == 1 or finding.cause is None or finding.cause.confidence is Confidence.SUSPECTED:
         return True
-    # A pair whose trouble is known to be the other end's: that node was not asked about.
-    culprits = {n for culprit in finding.cause.culprits for n in nodes_of(culprit)}
-    return not culprits or bool(culprits & shown)
+    # A pair whose problem is known to be the other end's: that node was not selected.
+    culprits = set(_culprit_nodes(finding.cause))
+    return not culprits or bool(culprits & selected)
 
 
-def _run_check(check: Check, run: _Run) -> None:
-    result = run.result
-    cells: dict[str, Status] = {}
-    findings: list[Finding] = []
-    result.cells[check.id] = cells
-    result.findings[check.id] = findings
-    blocked: dict[str, str] = {}
-    for before in _prerequisites(check):
-        for node, root in run.held_by(before).items():
-            blocked.setdefault(node, root)
-    result.blocked_by[check.id] = blocked
-    cells.update(dict.fromkeys(blocked, Status.BLOCKED))
-    missing = _missing(check, run)
-    if missing:
-        left = {node: missing[node] for node in run.nodes if node in missing and node not in blocked}
-        _put_missing(check, left, cells, findings, result)
-    usable: Sequence[str] = run.nodes
-    if missing or blocked:
-        out = missing.keys() | blocked.keys()
-        usable = [node for node in run.nodes if node not in out]
-    if not usable:
-        return
+class _CheckRun:
+    """One check on its way through a judgement: what is blocked, what is missing, what it answers.
 
-    calls: list[Sequence[str]] = [[node] for node in usable] if check.scope == "node" else [usable]
-    free = set(run.nodes) - set(blocked)
-    trouble: list[tuple[Sequence[str], BaseException]] = []
-    for nodes, answer in zip(calls, _answers(check, calls, run), strict=True):
-        if isinstance(answer, BaseException):
-            trouble.append((nodes, answer))
-        elif not answer and check.scope == "node":
-            cells[nodes[0]] = Status.PASS
-        elif check.scope == "node" and len(answer) == 1 and _is_plain(answer[0], nodes[0]):
-            _put(nodes, answer[0], check, cells, result)
-            findings.append(answer[0])
-        else:
-            _settle(check, nodes, free, answer, cells, result)
-            findings.extend(answer)
-    blame = Blame(free)
-    for finding in findings:
-        # Others' facts may tell trouble of a node whose own are missing, or whose turn is over.
-        for node in blame.anew(finding) if finding.status in _TROUBLE else ():
-            if finding.status.rank > cells.get(node, Status.SKIP).rank:
-                cells[node] = finding.status
-    if trouble:
-        _put_trouble(check, trouble, cells, findings, result)
-    elif not any(finding.target == CLUSTER and finding.status is Status.SKIP for finding in findings):
-        result.pairs[check.id] = _worst_by_pair(findings)
+    The rows of the judgement that belong to the check are filled in place.
+    """
+
+    def __init__(self, check: Check, run: _Run) -> None:
+        self.check, self.run, self.result = check, run, run.result
+        self.cells: dict[str, Status] = {}
+        self.findings: list[Finding] = []
+        self.blocked: dict[str, str] = {}  # node: the check whose failure blocks it
+        self.result.cells[check.id] = self.cells
+        self.result.findings[check.id] = self.findings
+        self.result.blocked_by[check.id] = self.blocked
+
+    def judge(self) -> None:
+        for before in _prerequisites(self.check):
+            for node, root in self.run.blocked_by(before).items():
+                self.blocked.setdefault(node, root)
+        self.cells.update(dict.fromkeys(self.blocked, Status.BLOCKED))
+        missing = _missing(self.check, self.run)
+        for node in self.run.nodes if missing else ():
+            if node in missing and node not in self.blocked:
+                self.put_missing(node, missing[node])
+        if usable := [n for n in self.run.nodes if n not in missing and n not in self.blocked]:
+            self.ask(usable)
+        if self.check.expects:
+            self.put_not_compared()
+
+    def ask(self, usable: Sequence[str]) -> None:
+        """Call the check for these nodes, and give each of them its status."""
+        calls = [[node] for node in usable] if self.check.scope == "node" else [usable]
+        free = set(self.run.nodes) - set(self.blocked)
+        failures: list[tuple[Sequence[str], BaseException]] = []
+        for nodes, answer in zip(calls, _answers(self.check, calls, self.run), strict=True):
+            if isinstance(answer, BaseException):
+                failures.append((nodes, answer))
+            else:
+                self.resolve(nodes, free, answer)
+                self.findings.extend(answer)
+        attribution = Attribution(free)
+        for finding in self.findings:
+            # Others' facts may tell of a problem of a node whose own are missing, or whose turn is over.
+            for node in attribution.new_nodes(finding) if finding.status in PROBLEMS else ():
+                if finding.status.rank > self.cells.get(node, Status.SKIP).rank:
+                    self.cells[node] = finding.status
+        if failures:
+            self.put_failures(failures)
+        elif not any(one.target == CLUSTER and one.status is Status.SKIP for one in self.findings):
+            self.result.pairs[self.check.id] = _worst_by_pair(self.findings)
+
+    def resolve(self, nodes: Sequence[str], free: Set[str], answer: Sequence[Finding]) -> None:
+        """Give each node its one status: the worst that was said about it, else a pass.
+
+        What is said of a node itself outranks what is said of the cluster, unless that is worse. free: all
+        nodes that are not blocked.
+        """
+        by_node: dict[str, Finding] = {}
+        of_all: Finding | None = None
+        attribution = Attribution(free)
+        for finding in answer:
+            attributed = attribution.new_nodes(finding)
+            for node in attributed:
+                if node not in by_node or finding.status.rank > by_node[node].status.rank:
+                    by_node[node] = finding
+            if (
+                not attributed
+                and not attribution.has(finding)
+                and is_about_all(finding)
+                and (of_all is None or _outranks(finding.status, of_all.status))
+            ):
+                of_all = finding
+        self.cells.update(dict.fromkeys(nodes, Status.PASS))
+        if of_all is not None:
+            rank = of_all.status.rank if of_all.status in PROBLEMS else 0
+            by_node = {node: one for node, one in by_node.items() if one.status.rank >= rank}
+            self.put([node for node in nodes if node not in by_node], of_all)
+        judged = nodes if len(nodes) == 1 else set(nodes)
+        for node, finding in by_node.items():
+            if node in judged:
+                self.put([node], finding)
+
+    def put(self, nodes: Sequence[str], worst: Finding) -> None:
+        self.cells.update(dict.fromkeys(nodes, worst.status))
+        if worst.status is Status.SKIP:
+            self.result.reasons.setdefault(self.check.id, {}).update(dict.fromkeys(nodes, worst.summary))
+        if worst.status in (Status.SKIP, Status.PASS) and worst.gap is not None:
+            self.result.gaps.setdefault(self.check.id, {}).update(dict.fromkeys(nodes, worst.gap))
+
+    def put_missing(self, node: str, missing: Missing) -> None:
+        """Make `skip` or `unknown` of a node that lacks a fact."""
+        text, why = missing.detail, missing.why
+        if why.is_skip:
+            self.cells[node] = Status.SKIP
+            self.result.reasons.setdefault(self.check.id, {})[node] = text
+            if why is not Why.NOT_APPLICABLE:
+                self.result.gaps.setdefault(self.check.id, {})[node] = text.partition(": ")[0]
+            return
+        self.cells[node] = Status.UNKNOWN
+        key = f"{UNMEASURED}{why.value.replace('_', '-')}"
+        hint = CauseHint(key=key, title=_UNMEASURED[why], culprits=(node,))
+        self.findings.append(unknown(node, text or why.value.replace("_", " "), cause=hint))
+
+    def put_not_compared(self) -> None:
+        """Make `unknown` of a node where the user expects something, and the check did not compare it."""
+        expected = self.run.store.cluster_fact("wanted")
+        if not isinstance(expected, RecordedExpectations):
+            return
+        reasons = self.result.reasons.get(self.check.id, {})
+        free = [node for node in self.run.nodes if self.cells.get(node) is not Status.BLOCKED]
+        for node, one in expected.not_compared(self.check.expects, free):
+            why = f": {reasons[node]}" if node in reasons else ""
+            title = "what is expected of {nodes} could not be compared"
+            self.findings.append(
+                unknown(
+                    node,
+                    f"{one.name} {one.text} is expected by {one.place}, and could not be compared{why}",
+                    expected=one.text,
+                    expected_from=CONFIG,
+                    cause=CauseHint(key="expected-unseen", title=title, culprits=(node,)),
+                )
+            )
+            if Status.UNKNOWN.rank > self.cells.get(node, Status.SKIP).rank:
+                self.cells[node] = Status.UNKNOWN
+
+    def put_failures(self, failures: Sequence[tuple[Sequence[str], BaseException]]) -> None:
+        """Make `unknown` of a check that crashed, hung or was stopped: one cause that blames no node."""
+        name = self.check.id
+        owner = "netdoctor's own check" if is_ours(self.check) else "the plug-in's check"
+        crashed = [item for item in failures if not isinstance(item[1], KeyboardInterrupt | DeadlineReached)]
+        if crashed:
+            names = [node for nodes, _ in crashed for node in nodes]
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            text = "".join(traceback.format_exception(crashed[0][1]))
+            self.result.tracebacks.append(f"check {name} crashed on {', '.join(names[:3])}{more}\n{text}")
+        for nodes, error in failures:
+            culprits: Sequence[str] = (CONTROL,)
+            if isinstance(error, KeyboardInterrupt | DeadlineReached):
+                key, title, culprits = f"{UNMEASURED}stopped", _UNMEASURED[Why.STOPPED], nodes
+                summary = f"check {name} was stopped before it had judged"
+            elif isinstance(error, TimeoutError):
+                key, title = f"check-hung-{name}", f"{owner} {name} hung; the nodes are not to blame"
+                summary = f"check {name} gave {_text_of(error)}"
+            else:
+                key, title = f"check-crashed-{name}", f"{owner} {name} crashed; the nodes are not to blame"
+                summary = f"check {name} ended with {type(error).__name__}: {_text_of(error)}"
+            self.cells.update(dict.fromkeys(nodes, Status.UNKNOWN))
+            target = nodes[0] if self.check.scope == "node" else CLUSTER
+            hint = CauseHint(key=key, title=title, culprits=tuple(culprits))
+            self.findings.append(unknown(target, summary, cause=hint))
 
 
 def _worst_by_pair(findings: Iterable[Finding]) -> dict[str, dict[str, Status]]:
     worst: dict[str, dict[str, Status]] = {}
     for finding in findings:
-        about = finding.pairs or ((finding.target,) if "->" in finding.target else ())
-        for name in about:
+        for name in finding.pairs or ((finding.target,) if "->" in finding.target else ()):
             known = worst.setdefault(name, {})
             if finding.path not in known or finding.status.rank > known[finding.path].rank:
                 known[finding.path] = finding.status
@@ -267,70 +358,6 @@ def _weight(why: Why) -> int:
     return 0 if why.is_skip else 3
 
 
-def _put_missing(
-    check: Check,
-    missing: Mapping[str, Missing],
-    cells: dict[str, Status],
-    findings: list[Finding],
-    result: Judgement,
-) -> None:
-    reasons: dict[str, str] = {}
-    gaps: dict[str, str] = {}
-    for node, one in missing.items():
-        if one.why.is_skip:
-            cells[node] = Status.SKIP
-            reasons[node] = one.detail
-            if one.why is not Why.NOT_APPLICABLE:
-                gaps[node] = one.detail.partition(": ")[0]
-            continue
-        cells[node] = Status.UNKNOWN
-        findings.append(
-            Finding(
-                target=node,
-                status=Status.UNKNOWN,
-                summary=one.detail or one.why.value.replace("_", " "),
-                cause=CauseHint(
-                    key=f"{UNMEASURED}{one.why.value.replace('_', '-')}",
-                    title=_UNMEASURED[one.why],
-                    culprits=(node,),
-                    confidence=Confidence.CERTAIN,
-                ),
-            )
-        )
-    if reasons:
-        result.reasons[check.id] = reasons
-    if gaps:
-        result.gaps[check.id] = gaps
-
-
-def _put_unseen(check: Check, run: _Run) -> None:
-    """Make `unknown` of a node where something was expected by the user, and the check did not compare it."""
-    typed = run.store.cluster_fact("wanted")
-    if not isinstance(typed, RecordedExpectations):
-        return
-    cells, reasons = run.result.cells[check.id], run.result.reasons.get(check.id, {})
-    free = [node for node in run.nodes if cells.get(node) is not Status.BLOCKED]
-    for node, wish in typed.not_compared(check.expects, free):
-        why = f": {reasons[node]}" if node in reasons else ""
-        run.result.findings[check.id].append(
-            Finding(
-                target=node,
-                status=Status.UNKNOWN,
-                summary=f"{wish.name} {wish.text} is expected by {wish.place}, "
-                f"and could not be compared{why}",
-                expected=wish.text,
-                expected_from=CONFIG,
-                cause=CauseHint(
-                    key="expected-unseen",
-                    title="what is expected of {nodes} could not be compared",
-                    culprits=(node,),
-                ),
-            )
-        )
-        if Status.UNKNOWN.rank > cells.get(node, Status.SKIP).rank:
-            cells[node] = Status.UNKNOWN
-
-
 UNMEASURED = "unmeasured-"  # keys of causes that say why a fact is missing
 _UNMEASURED = {
     Why.NO_PERMISSION: "netdoctor was not allowed to look at everything on {nodes}",
@@ -355,7 +382,6 @@ def _answers(
     What it leaves unanswered is a TimeoutError, or the interrupt that ended the waiting.
     """
     answers: list[tuple[Finding, ...] | BaseException] = []
-    arguments = _arguments_for(check, run)
 
     def work() -> None:
         for nodes in calls:
@@ -364,7 +390,7 @@ def _answers(
                 answers.append(DeadlineReached())
                 continue
             try:
-                answers.append(_ask(check, nodes, arguments(nodes), run))
+                answers.append(_ask(check, nodes, run))
             except (KeyboardInterrupt, DeadlineReached) as error:
                 if ours:  # they are meant for the scan, which judges again
                     raise
@@ -390,37 +416,14 @@ def _answers(
     return done + [late] * (len(calls) - len(done))
 
 
-def _ask(check: Check, nodes: Sequence[str], arguments: Mapping[str, Any], run: _Run) -> tuple[Finding, ...]:
-    said = list(islice(check.function(**arguments), FINDINGS_AT_MOST + 1))
-    if not said:
-        return ()
-    if len(said) > FINDINGS_AT_MOST:
+def _ask(check: Check, nodes: Sequence[str], run: _Run) -> tuple[Finding, ...]:
+    arguments = _arguments(check.parameters, nodes, run)
+    findings = list(islice(check.function(**arguments), FINDINGS_AT_MOST + 1))
+    if len(findings) > FINDINGS_AT_MOST:
         raise OverflowError(f"more than {FINDINGS_AT_MOST} findings")
     trusted: dict[int, CauseHint] = {}
     here = nodes[0] if check.scope == "node" else CLUSTER
-    return tuple([valid(finding, here, run.known, trusted) for finding in said])
-
-
-def _arguments_for(check: Check, run: _Run) -> Callable[[Sequence[str]], dict[str, Any]]:
-    """What makes the arguments for the nodes of one call."""
-    if check.scope != "node":
-        return lambda nodes: _arguments(check.parameters, nodes, run)
-    of_node = [p for p in check.parameters if p.info.scope == "node" and not p.all_nodes]
-    tables = [(p.name, run.store.node.get(p.info.group, {})) for p in of_node]
-    shared = [p for p in check.parameters if p not in of_node]
-    alike: dict[str, Any] = {}
-
-    def arguments(nodes: Sequence[str]) -> dict[str, Any]:
-        (node,) = nodes
-        if shared and not alike:
-            alike.update(_arguments(shared, nodes, run))
-        found = alike.copy()
-        for name, table in tables:
-            value = table.get(node)
-            found[name] = None if isinstance(value, Missing) else value
-        return found
-
-    return arguments
+    return tuple([valid(finding, here, run.known, trusted) for finding in findings])
 
 
 def _arguments(parameters: Sequence[Parameter], nodes: Sequence[str], run: _Run) -> dict[str, Any]:
@@ -454,111 +457,11 @@ def _derived(fact: type, run: _Run) -> Any:
     return run.derived[fact]
 
 
-def _put_trouble(
-    check: Check,
-    trouble: Sequence[tuple[Sequence[str], BaseException]],
-    cells: dict[str, Status],
-    findings: list[Finding],
-    result: Judgement,
-) -> None:
-    """Make `unknown` of a check that crashed, hung or was stopped: one cause that blames no node."""
-    owner = "netdoctor's own check" if is_ours(check) else "the plug-in's check"
-    crashed = [item for item in trouble if not isinstance(item[1], KeyboardInterrupt | DeadlineReached)]
-    if crashed:
-        names = [node for nodes, _ in crashed for node in nodes]
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        text = "".join(traceback.format_exception(crashed[0][1]))
-        result.tracebacks.append(f"check {check.id} crashed on {', '.join(names[:3])}{more}\n{text}")
-    for nodes, error in trouble:
-        key, title = f"check-crashed-{check.id}", f"{owner} {check.id} crashed; the nodes are not to blame"
-        summary = f"check {check.id} ended with {type(error).__name__}: {_text_of(error)}"
-        if isinstance(error, KeyboardInterrupt | DeadlineReached):
-            key, title = f"{UNMEASURED}stopped", _UNMEASURED[Why.STOPPED]
-            summary = f"check {check.id} was stopped before it had judged"
-        elif isinstance(error, TimeoutError):
-            key, title = f"check-hung-{check.id}", f"{owner} {check.id} hung; the nodes are not to blame"
-            summary = f"check {check.id} gave {_text_of(error)}"
-        stopped = key.startswith(UNMEASURED)
-        for node in nodes:
-            cells[node] = Status.UNKNOWN
-        findings.append(
-            Finding(
-                target=nodes[0] if check.scope == "node" else CLUSTER,
-                status=Status.UNKNOWN,
-                summary=summary,
-                cause=CauseHint(key=key, title=title, culprits=tuple(nodes) if stopped else (CONTROL,)),
-            )
-        )
-
-
 def _text_of(error: BaseException) -> str:
     try:
         return str(error)[:400]
     except Exception:  # a plug-in's __str__
         return "(its message could not be read)"
-
-
-def _settle(
-    check: Check,
-    nodes: Sequence[str],
-    free: Set[str],
-    said: Sequence[Finding],
-    cells: dict[str, Status],
-    result: Judgement,
-) -> None:
-    """Give each node of a finished check its one status: the worst that was said about it, else a pass.
-
-    What is said of a node itself outranks what is said of the cluster, unless that is worse. free: all nodes
-    that are not blocked.
-    """
-    own: dict[str, Finding] = {}
-    whole: Finding | None = None
-    blame = Blame(free)
-    for finding in said:
-        blamed = blame.anew(finding)
-        for node in blamed:
-            if node not in own or finding.status.rank > own[node].status.rank:
-                own[node] = finding
-        if (
-            not blamed
-            and not blame.known(finding)
-            and is_about_all(finding)
-            and (whole is None or _outranks(finding.status, whole.status))
-        ):
-            whole = finding
-    if whole is not None and whole.status in _TROUBLE:
-        rank = whole.status.rank
-        own = {node: finding for node, finding in own.items() if finding.status.rank >= rank}
-    cells.update(dict.fromkeys(nodes, Status.PASS))
-    if whole is not None:
-        _put([node for node in nodes if node not in own], whole, check, cells, result)
-    inside = nodes if len(nodes) == 1 else set(nodes)
-    for node, finding in own.items():
-        if node not in inside:
-            continue
-        if finding.status is Status.SKIP or finding.gap is not None:
-            _put((node,), finding, check, cells, result)
-        else:
-            cells[node] = finding.status
-
-
-def _is_plain(finding: Finding, node: str) -> bool:
-    """Whether it says something of this node and of nobody else, as nearly all that is said does."""
-    return finding.target == node and finding.cause is None
-
-
-def _put(
-    nodes: Sequence[str], worst: Finding, check: Check, cells: dict[str, Status], result: Judgement
-) -> None:
-    for node in nodes:
-        cells[node] = worst.status
-    if worst.status is Status.SKIP:
-        result.reasons.setdefault(check.id, {}).update(dict.fromkeys(nodes, worst.summary))
-    if worst.status in (Status.SKIP, Status.PASS) and worst.gap is not None:
-        result.gaps.setdefault(check.id, {}).update(dict.fromkeys(nodes, worst.gap))
-
-
-_TROUBLE = (Status.WARN, Status.UNKNOWN, Status.FAIL)
 
 
 def _outranks(status: Status, before: Status) -> bool:
@@ -575,46 +478,35 @@ def is_about_all(finding: Finding) -> bool:
     return finding.status is Status.UNKNOWN or (finding.target == CLUSTER and set(culprits) != {CONTROL})
 
 
-def blamed_nodes(finding: Finding, inside: Set[str]) -> list[str]:
-    """Nodes whose cell a finding colours: its own node, or the culprits of a pair or cluster finding.
+class Attribution:
+    """Whose cell findings colour: their own node, or the culprits of a pair or cluster finding.
 
-    When none of the culprits was judged here (its own cell is blocked), the ends of the pair carry it: no
-    trouble is without a cell.
+    What thousands of pairs say of the same culprits, by one hint, is said once.
     """
-    own = nodes_of(finding.target)
-    if len(own) == 1:
-        return [finding.target] if finding.target in inside else []
-    culprits: dict[str, None] = {}
-    if finding.cause is not None:
-        for culprit in finding.cause.culprits:
-            culprits.update(dict.fromkeys(nodes_of(culprit)))
-    return [n for n in culprits if n in inside] or [n for n in own if n in inside]
-
-
-class Blame:
-    """blamed_nodes() of many findings: what thousands of pairs say of the same culprits is said once."""
 
     def __init__(self, inside: Set[str]) -> None:
         self._inside = inside
         self._done: dict[tuple[int, Status], CauseHint] = {}
 
-    def known(self, finding: Finding) -> bool:
+    def has(self, finding: Finding) -> bool:
         """Whether a finding of this status with this very hint has coloured its culprits."""
         return finding.cause is not None and (id(finding.cause), finding.status) in self._done
 
-    def anew(self, finding: Finding) -> list[str]:
-        """The nodes that it colours, and no earlier one of its status and with its hint has coloured."""
-        if len(nodes_of(finding.target)) == 1:
-            return [finding.target] if finding.target in self._inside else []
-        if finding.cause is None:
-            return blamed_nodes(finding, self._inside)
-        if self.known(finding):
+    def new_nodes(self, finding: Finding) -> list[str]:
+        """The nodes that it colours, and no earlier one of its status and with its hint has coloured.
+
+        When none of the culprits was judged here (its own cell is blocked), the ends of the pair carry it: no
+        problem is without a cell.
+        """
+        ends = nodes_of(finding.target)
+        if len(ends) != 1 and self.has(finding):
             return []
-        found = blamed_nodes(finding, self._inside)
-        # Where no culprit is inside, the ends of each pair carry it.
-        if found and not self._inside.isdisjoint(_culprit_nodes(finding.cause)):
-            self._done[id(finding.cause), finding.status] = finding.cause
-        return found
+        hint = finding.cause if len(ends) != 1 else None
+        culprits = dict.fromkeys(_culprit_nodes(hint)) if hint is not None else ()
+        if hint is not None and not self._inside.isdisjoint(culprits):
+            self._done[id(hint), finding.status] = hint
+            return [node for node in culprits if node in self._inside]
+        return [node for node in ends if node in self._inside]
 
 
 def _culprit_nodes(hint: CauseHint) -> Iterator[str]:
@@ -632,10 +524,10 @@ def left_open(judgement: Judgement, families: Container[str]) -> set[str]:
     any unknown and any gap."""
     found: set[str] = set()
     for check in judgement.checks:
-        cells, asked = judgement.cells[check.id], check.family in families
-        if (check.required or asked) and Status.UNKNOWN in cells.values():
+        cells, is_required = judgement.cells[check.id], check.family in families
+        if (check.required or is_required) and Status.UNKNOWN in cells.values():
             found.update(node for node, status in cells.items() if status is Status.UNKNOWN)
-        if asked:
+        if is_required:
             found.update(judgement.gaps.get(check.id, ()))
     return found
 

@@ -34,22 +34,23 @@ def is_ours(one: Check | Experiment) -> bool:
     return one.origin.startswith("netdoctor.")
 
 
-def whole(made: Product, found: Any) -> Any:
+def read_back(declared: Product, found: Any) -> Any:
     """The fact as a report would give it back: a dataclass holds whatever it was made of.
 
     Raises msgspec.ValidationError or TypeError.
     """
     if isinstance(found, Missing):
         return found
-    if made.info.scope == "node":
+    if declared.info.scope == "node":
         return {
-            node: one if isinstance(one, Missing) else _read_back(made, one) for node, one in found.items()
+            node: one if isinstance(one, Missing) else _read_back(declared, one)
+            for node, one in found.items()
         }
-    return _read_back(made, found)
+    return _read_back(declared, found)
 
 
-def _read_back(made: Product, fact: object) -> Any:
-    return msgspec.convert(msgspec.to_builtins(fact), type=made.fact)
+def _read_back(declared: Product, fact: object) -> Any:
+    return msgspec.convert(msgspec.to_builtins(fact), type=declared.fact)
 
 
 def bounded(work: Callable[[], None], limit_s: float) -> None:
@@ -59,15 +60,15 @@ def bounded(work: Callable[[], None], limit_s: float) -> None:
     thread.join(limit_s)
 
 
-def valid(said: object, here: str, known: frozenset[str], trusted: dict[int, CauseHint]) -> Finding:
+def valid(answer: object, here: str, known: frozenset[str], trusted: dict[int, CauseHint]) -> Finding:
     """The finding, if it is one about nodes that exist. Raises TypeError or ValueError.
 
     here: what was judged, for a finding that does not say. `trusted` holds the cause hints already looked at,
     by their ids: thousands of pairs share one.
     """
-    if not isinstance(said, Finding):
-        raise TypeError(f"yielded {type(said).__name__} instead of a finding")
-    finding: Any = said  # its fields are a plug-in's, whatever their annotations say
+    if not isinstance(answer, Finding):
+        raise TypeError(f"yielded {type(answer).__name__} instead of a finding")
+    finding: Any = answer  # its fields are a plug-in's, whatever their annotations say
     if not isinstance(finding.status, Status):
         raise TypeError(f"a finding's status is {type(finding.status).__name__}, not Status")
     # One text after the other takes most of the time that a finding takes: only where one is none.
@@ -99,10 +100,10 @@ def valid(said: object, here: str, known: frozenset[str], trusted: dict[int, Cau
     if hint is not None and id(hint) not in trusted:
         _need_hint(hint, known)
         trusted[id(hint)] = hint
-    said = placed(said, here)
+    answer = placed(answer, here)
     if finding.status is Status.BLOCKED:
-        return replace(said, status=Status.UNKNOWN)  # only the engine knows what is blocked
-    return said
+        return replace(answer, status=Status.UNKNOWN)  # only the engine knows what is blocked
+    return answer
 
 
 def _need_hint(hint: Any, known: frozenset[str]) -> None:

@@ -127,12 +127,12 @@ def _take_facts(fresh: Mapping[type, FactInfo], before: Mapping[type, FactInfo])
     """Raise TypeError for a new fact type that takes another's group, or that nothing measures."""
     _drop_replaced(fresh)
     groups = {info.group: cls.__module__ for cls, info in before.items() if cls in FACT_TYPES}
-    made = {group for one in EXPERIMENTS.values() for group in one.groups}
+    measured = {group for one in EXPERIMENTS.values() for group in one.groups}
     for cls, info in fresh.items():
         what = f"fact group {info.group!r} of {cls.__module__}"
         if info.group in groups:
             raise TypeError(f"{what} is that of {groups[info.group]} already")
-        if info.origin == "measure" and info.group not in made:
+        if info.origin == "measure" and info.group not in measured:
             raise TypeError(f"{what} is measured, and no experiment makes it")
 
 
@@ -208,17 +208,17 @@ def select(
             raise InputError(f"no check is called {pattern!r}{hint}")
     chosen = []
     for check in ordered(checks.values()):
-        wanted = matches(check.id, only) if only else profile.includes(check.profile)
+        selected = matches(check.id, only) if only else profile.includes(check.profile)
         if check.profile is Profile.ASKED:
-            wanted = check.id in only
-        wanted = wanted or matches(check.id, also)
+            selected = check.id in only
+        selected = selected or matches(check.id, also)
         if check.via not in (None, via):
             continue
-        if check.id in LOGINS or (wanted and not matches(check.id, skip)):
+        if check.id in LOGINS or (selected and not matches(check.id, skip)):
             chosen.append(check)
     if (only or skip) and not any(check.id not in LOGINS or matches(check.id, only) for check in chosen):
-        asked = "--only asks for" if only else f"profile {profile.value} has"
-        raise InputError(f"nothing is left to run: --skip removes everything that {asked}")
+        source = "--only asks for" if only else f"profile {profile.value} has"
+        raise InputError(f"nothing is left to run: --skip removes everything that {source}")
     return chosen
 
 

@@ -11,14 +11,14 @@ from typing import Any
 
 from netdoctor.check import Check, Profile
 from netdoctor.engine.experiments import (
+    ADDRESS_FACTS,
     BUDGET_S,
-    GROUND,
     Asker,
     OutOfTime,
     Step,
     keep,
-    measured,
     plan,
+    run_step,
     with_more,
 )
 from netdoctor.engine.gathering import (
@@ -52,56 +52,43 @@ from netdoctor.transport.base import Request, SessionEvent, Transport
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Something happened.
+    """Something happened."""
 
-    phase: ``pythons``, ``connect``, the name of an experiment, ``judge``. done of total nodes (or 0 of 0 when
-    a phase begins without a count); node and text describe one event. ends: when all experiments with a share
-    of the budget mean to be over, on the clock of time.monotonic(); None for phases that take as long as
-    their nodes do. asked: nodes that an experiment asked the same; left of them have not answered, of which
-    waiting names a few.
-    """
-
-    phase: str
+    phase: str  # ``pythons``, ``connect``, the name of an experiment, ``judge``
     done: int = 0
-    total: int = 0
+    total: int = 0  # 0 when a phase begins without a count
     node: str | None = None
-    text: str = ""
+    text: str = ""  # what happened to that node
+    # When all experiments with a share of the budget mean to be over, on the clock of time.monotonic(); None
+    # for phases that take as long as their nodes do.
     ends: float | None = None
-    asked: int = 0
-    left: int = 0
-    waiting: tuple[str, ...] = ()
+    requested: int = 0  # nodes that an experiment asked the same
+    left: int = 0  # how many of these have not answered
+    waiting: tuple[str, ...] = ()  # a few of those
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to run. judged: node ids that get statuses (peers are contacted all the same), None for all.
-
-    budget_s: for all experiments that fill the network, once their processes run; None: by profile.
-    deadline_s: for the whole scan; None: its own bound. baseline: of an earlier report, to compare with.
-    alone: each node speaks for itself, and nothing is tried between them. wanted: what the user expects.
-    """
+    """What to run."""
 
     profile: Profile = Profile.LAUNCH
     timeout_s: float = 30.0
-    budget_s: float | None = None
-    deadline_s: float | None = None
-    judged: tuple[str, ...] | None = None
-    baseline: Baseline | None = None
-    alone: bool = False
-    wanted: Expectations | None = None
+    budget_s: float | None = None  # for all experiments that fill the network; None: by profile
+    deadline_s: float | None = None  # for the whole scan; None: its own bound
+    judged: tuple[str, ...] | None = None  # nodes that get statuses, None for all; peers are contacted too
+    baseline: Baseline | None = None  # of an earlier report, to compare with
+    alone: bool = False  # each node speaks for itself, and nothing is tried between them
+    expected: Expectations | None = None  # by the user
 
 
 @dataclass(slots=True)
 class Outcome:
-    """A finished or interrupted scan. ended_by: ``end``, ``interrupt``, ``deadline``.
-
-    phases: name and seconds of each, in order, as they are named in Progress.
-    """
+    """A finished or interrupted scan."""
 
     store: Store
     judgement: Judgement
-    ended_by: str = "end"
-    phases: tuple[tuple[str, float], ...] = ()
+    ended_by: str = "end"  # ``end``, ``interrupt``, ``deadline``
+    phases: tuple[tuple[str, float], ...] = ()  # name and seconds of each, in order, as in Progress
 
 
 # What judging may take beyond the deadline, or after an interrupt.
@@ -128,7 +115,7 @@ class Scan:
         self.options = options
         self.listener = listener
         self.store = Store()
-        self.wanted = _groups(checks, options.profile)
+        self.groups = _groups(checks, options.profile)
         self.answers = Answers(self.store, {})
         self.tracebacks: list[str] = []
         self.began = time.monotonic()
@@ -143,9 +130,9 @@ class Scan:
         """
         self.began = time.monotonic()
         options = self.options
-        put_control_facts(self.store, self.targets, self.job, options.baseline, options.wanted)
+        put_control_facts(self.store, self.targets, self.job, options.baseline, options.expected)
         if self.options.alone:
-            put_untried(self.store, self.wanted, self.nodes)
+            put_untried(self.store, self.groups, self.nodes)
         ended_by = "end"
         try:
             ended_by = _stopped(lambda: self._collect(transport)) or "end"
@@ -216,13 +203,15 @@ class Scan:
         groups, names = self._first_groups, dict[str, list[str]]()
         if "resolve" in groups:
             names = lookups(self.targets, self.job, self.options.profile)
-        alike: dict[int, Request] = {}
-        for own in {id(own): own for own in names.values()}.values():
-            args = {"groups": {**groups, "resolve": {"names": own}}}
-            alike[id(own)] = Request(op="facts", args=args, timeout_s=self.options.timeout_s, by_group=True)
-        args = {"groups": groups}
-        plain = Request(op="facts", args=args, timeout_s=self.options.timeout_s, by_group=True)
-        return {node: alike.get(id(names.get(node)), plain) for node in self.nodes}
+
+        def request(more: dict[str, Any]) -> Request:
+            args = {"groups": {**groups, **more}}
+            return Request(op="facts", args=args, timeout_s=self.options.timeout_s, by_group=True)
+
+        lists = {id(one): one for one in names.values()}
+        requests = {key: request({"resolve": {"names": one}}) for key, one in lists.items()}
+        plain = request({})
+        return {node: requests.get(id(names.get(node)), plain) for node in self.nodes}
 
     @cached_property
     def _first_groups(self) -> dict[str, dict[str, Any]]:
@@ -230,8 +219,8 @@ class Scan:
 
     def _needed(self) -> set[str]:
         """What checks want, and what experiments need."""
-        needed = self.wanted | {"host"} | {g for step in self.plan for g in step.experiment.needs}
-        return needed | GROUND if self.plan or {"job", "paths"} & self.wanted else needed
+        needed = self.groups | {"host"} | {g for step in self.plan for g in step.experiment.needs}
+        return needed | ADDRESS_FACTS if self.plan or {"job", "paths"} & self.groups else needed
 
     @cached_property
     def plan(self) -> tuple[Step, ...]:
@@ -239,7 +228,7 @@ class Scan:
         if self.options.alone:
             return ()
         budget_s = self.options.budget_s or BUDGET_S[self.options.profile]
-        return plan(self.wanted, len(self.targets), budget_s)
+        return plan(self.groups, len(self.targets), budget_s)
 
     def bound_s(self, transport: Transport) -> float:
         """After how many seconds no node is asked anything any more, whatever the nodes do.
@@ -297,7 +286,7 @@ class Scan:
             and session.outcome == Login.OK
             and not isinstance(self.store.get("host", n), Missing)
         ]
-        gone: dict[str, Missing] = {}
+        dead: dict[str, Missing] = {}
         left = list(self.plan)
         while left:
             own_s = sum(left[0].seconds.values())
@@ -307,7 +296,7 @@ class Scan:
             began = Progress(
                 phase=step.experiment.name, total=len(alive), ends=start + budget_s if own_s else None
             )
-            asker = Asker(transport, step, self.ends, gone, partial(self._asked, began))
+            asker = Asker(transport, step, self.ends, dead, partial(self._report_waiting, began))
             context = Context(
                 transport=asker,
                 participants=Participants.from_facts(alive, self.store, self.job),
@@ -318,19 +307,19 @@ class Scan:
                 limit_s=step.limit_s,
             )
             found = self._phase(step, context, began)
-            keep(self.store, step, found, alive, self.wanted, asker.lost)
+            keep(self.store, step, found, alive, self.groups, asker.lost)
             if step.experiment.spares:
                 left = with_more(left, max(0.0, start + own_s - time.monotonic()))
 
-    def _asked(self, began: Progress, asked: int, left: int, waiting: tuple[str, ...]) -> None:
-        self.listener(replace(began, asked=asked, left=left, waiting=waiting))
+    def _report_waiting(self, began: Progress, requested: int, left: int, waiting: tuple[str, ...]) -> None:
+        self.listener(replace(began, requested=requested, left=left, waiting=waiting))
 
     def _phase(self, step: Step, context: Context, began: Progress) -> Any:
         """What the experiment found, or a Missing when it ended with an exception: the others go on."""
         name, total = began.phase, began.total
         self.listener(began)
         with self._timed(name):
-            found = self._guarded(name, lambda: measured(step, context))
+            found = self._guarded(name, lambda: run_step(step, context))
         self.listener(Progress(phase=name, done=total, total=total))
         return found
 
@@ -371,7 +360,7 @@ class Scan:
     def _judge(self, ended_by: str) -> Judgement:
         self.listener(Progress(phase="judge"))
         self.answers.read()  # those that were there when the collecting was stopped
-        fill_gaps(self.store, self.wanted, self.nodes, ended_by)
+        fill_gaps(self.store, self.groups, self.nodes, ended_by)
         now = time.monotonic()
         ends = now if ended_by != "end" else max(now, self.began + (self.options.deadline_s or math.inf))
         return judge(self.checks, self.nodes, self.store, self.options.judged, ends + JUDGING_S)

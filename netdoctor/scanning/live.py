@@ -45,12 +45,12 @@ class Live:
         now = time.monotonic()
         if event.node is not None:
             said = {"event": "node", "node": event.node, "reached": not event.text, "text": event.text}
-        elif event.asked and event.left and now < self.next_count:
+        elif event.requested and event.left and now < self.next_count:
             return  # one of many answers
         else:
             said = {"event": "progress", "phase": event.phase, "done": event.done, "total": event.total}
-            if event.asked:
-                said |= {"asked": event.asked, "left": event.left, "waiting": list(event.waiting)}
+            if event.requested:
+                said |= {"asked": event.requested, "left": event.left, "waiting": list(event.waiting)}
                 self.next_count = now + COUNTS_S
         self.lines.put(encode({**said, "at_s": round(now - self.began, 3)}) + b"\n")
 

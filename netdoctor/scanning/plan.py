@@ -79,7 +79,7 @@ class Plan:
             deadline_s=self.left_s,
             baseline=self.baseline,
             alone=self.request.via == FILED,
-            wanted=self.wanted,
+            expected=self.wanted,
         )
         return Scan(self.targets, self.checks, self.job, options, listener)
 

@@ -42,9 +42,9 @@ def test_everybody_who_is_waited_for_is_a_number() -> None:
 def test_an_experiment_says_what_it_does_and_whom_it_waits_for() -> None:
     began = Event(phase="loss", total=6)
     assert shown(began) == "scan 00:00  counting packets that get lost"
-    asked = replace(began, asked=6, left=6, waiting=("n1", "n2", "n3", "n4"))
+    asked = replace(began, requested=6, left=6, waiting=("n1", "n2", "n3", "n4"))
     assert shown(asked) == "scan 00:00  counting packets that get lost 0/6"
-    asked = replace(began, asked=6, left=2, waiting=("n3", "n4"))
+    asked = replace(began, requested=6, left=2, waiting=("n3", "n4"))
     assert shown(asked) == "scan 00:00  counting packets that get lost 4/6  waiting for n3, n4"
     assert shown(Event(phase="site_burst", total=6)) == "scan 00:00  site_burst"
 

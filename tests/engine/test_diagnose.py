@@ -216,7 +216,7 @@ def test_nobody_can_be_logged_in_to_is_one_cause() -> None:
     checks = [login(), *(saying(f"net.{c}") for c in "abcdefgh")]
     groups = diagnose(judge(checks, healthy.names(50), store))
     assert keys(groups) == ["ssh-refused"]
-    assert len(groups[0].held) == 50 * 8
+    assert len(groups[0].blocked) == 50 * 8
 
 
 def test_order_is_fail_unknown_warn_then_by_weight() -> None:
@@ -235,7 +235,7 @@ def test_a_blocked_cell_has_one_cause() -> None:
         saying("net.a", fail("n1", "x", cause=hint("a", "n1")), fail("n2", "y", cause=hint("b", "n2"))),
         saying("net.b", after=["net.a"]),
     )
-    assert {g.key: g.held for g in groups} == {"a": [("net.b", "n1")], "b": [("net.b", "n2")]}
+    assert {g.key: g.blocked for g in groups} == {"a": [("net.b", "n1")], "b": [("net.b", "n2")]}
 
 
 def test_a_pair_s_cell_has_a_cause_also_where_the_culprit_is_blocked() -> None:
@@ -289,7 +289,7 @@ def test_nothing_is_lost(checks: tuple[Check, ...], sessions: list[str], hosts: 
 
 def _each_cell_once(judgement: Judgement, groups: list[Group]) -> None:
     cells = [cell for group in groups for cell in group.cells]
-    held = [cell for group in groups for cell in group.held]
+    held = [cell for group in groups for cell in group.blocked]
     assert len(cells) == len(set(cells))
     assert len(held) == len(set(held))
     trouble = (Status.FAIL, Status.WARN, Status.UNKNOWN)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from netdoctor.engine import experiments as engine
-from netdoctor.engine.experiments import GROUND, plan
+from netdoctor.engine.experiments import ADDRESS_FACTS, plan
 from netdoctor.engine.registry import load_builtin, select
 from netdoctor.engine.run import Options, Progress, Scan
 from netdoctor.facts import fact
@@ -59,7 +59,7 @@ def scan_for(
     """A scan in which somebody wants these groups."""
     rest = () if listener is None else (listener,)
     scan = Scan(targets(count), [login()], Job(master_node="n1"), Options(**options), *rest)
-    scan.wanted |= wanted
+    scan.groups |= wanted
     return scan
 
 
@@ -120,14 +120,14 @@ def test_a_check_that_is_named_in_a_quick_scan_gets_all_that_it_looks_at(name: s
 def test_what_it_needs_is_asked_for_at_login() -> None:
     asked = set(scan_for({"allreduce"}).first_requests()["n1"].args["groups"])
     assert asked == {"host", "net", "env", "resolve", "software", "gpu", "rdma"}
-    assert set(scan_for({"ports"}).first_requests()["n1"].args["groups"]) == set(GROUND)
+    assert set(scan_for({"ports"}).first_requests()["n1"].args["groups"]) == set(ADDRESS_FACTS)
     assert set(scan_for(set()).first_requests()["n1"].args["groups"]) == {"host"}
 
 
 def test_the_phases_are_the_experiments(known: Any) -> None:
     events: list[Progress] = []
     scan_for({"clock", "ports", "routes"}, listener=events.append).run(cluster())
-    began = [e.phase for e in events if not e.done and not e.asked and e.phase != "connect"]
+    began = [e.phase for e in events if not e.done and not e.requested and e.phase != "connect"]
     assert began == ["clock", "routes", "ports", "clock", "judge"]
 
 
@@ -505,7 +505,7 @@ def test_slow_answers_are_within_the_declared_bounds(
     scan = scan_for(
         ALL,
         count,
-        listener=lambda event: began.append(clock.now) if not event.done and not event.asked else None,
+        listener=lambda event: began.append(clock.now) if not event.done and not event.requested else None,
         profile=engine.Profile(profile),
         budget_s=budget_s,
     )

@@ -15,8 +15,8 @@ from netdoctor.engine.registry import matches
 from netdoctor.model import CauseHint, Finding, Status, nodes_of
 from netdoctor.report.model import Note, Suppressed
 
-_TROUBLE, _UNKNOWN = (Status.FAIL, Status.WARN), Status.UNKNOWN
-Place = tuple[str, str]
+_ACCEPTABLE, _UNKNOWN = (Status.FAIL, Status.WARN), Status.UNKNOWN
+Cell = tuple[str, str]
 """A check and what it spoke of: a node, a pair, the cluster."""
 
 
@@ -60,13 +60,13 @@ def accept(
     groups: Sequence[Group], suppressions: Sequence[Suppression], today: date, judgement: Judgement
 ) -> tuple[list[Group], list[Accepted], list[Note]]:
     """(causes that are left, what is accepted, what the suppressions have to be told of)."""
-    left, taken, notes = list(groups), [], []
+    left, accepted, notes = list(groups), [], []
     for one in suppressions:
         if one.until is not None and one.until < today:
             text = f"{one.place}: ended {one.until}, so it is not applied any more"
             notes.append(Note(level="warn", text=text))
             continue
-        said: list[str] = []
+        reasons: list[str] = []
         found = False
         for number, group in reversed(list(enumerate(left))):
             members = zip(group.members, group.hints, strict=True)
@@ -75,15 +75,15 @@ def accept(
                 continue
             part, rest, why = _split(group, inside, one)
             if part is None:
-                said.append(f"{one.place}: not applied to {group.key}: {why}")
+                reasons.append(f"{one.place}: not applied to {group.key}: {why}")
                 continue
             found = True
-            taken.append(Accepted(one, part))
+            accepted.append(Accepted(one, part))
             left[number : number + 1] = [rest] if rest is not None else []
-        notes += [Note(level="warn", text=text) for text in said]
-        if not found and not said and _looked(one, judgement):
+        notes += [Note(level="warn", text=text) for text in reasons]
+        if not found and not reasons and _looked(one, judgement):
             notes.append(Note(level="info", text=f"{one.place}: matches nothing that was found; it can go"))
-    return left, taken, notes
+    return left, accepted, notes
 
 
 def _looked(one: Suppression, judgement: Judgement) -> bool:
@@ -107,7 +107,7 @@ def _split(group: Group, inside: Sequence[bool], one: Suppression) -> tuple[Grou
             None,
             f"{more} found it on the same nodes, and is not named; cause = {group.key!r} takes all",
         )
-    symptoms = [place for place in group.explained if not others or _of(place, nodes)]
+    symptoms = [cell for cell in group.explained if not others or _is_about(cell, nodes)]
     unnamed = dict.fromkeys(check for check, _ in symptoms if not matches(check, one.check))
     if unnamed:
         return None, None, f"it has consequences in {', '.join(unnamed)}, which it does not name"
@@ -119,17 +119,17 @@ def _split(group: Group, inside: Sequence[bool], one: Suppression) -> tuple[Grou
 def _part(
     group: Group, members: Sequence[tuple[tuple[str, Finding], CauseHint]], nodes: Collection[str], ours: bool
 ) -> Group:
-    def kept(places: Sequence[Place]) -> list[Place]:
-        return [place for place in places if _of(place, nodes) is ours]
+    def select(cells: Sequence[Cell]) -> list[Cell]:
+        return [cell for cell in cells if _is_about(cell, nodes) is ours]
 
     return Group(
         key=group.key,
         status=max((finding.status for (_, finding), _ in members), key=lambda status: status.rank),
         members=[member for member, _ in members],
         hints=[hint for _, hint in members],
-        explained=kept(group.explained),
-        held=kept(group.held),
-        cells=kept(group.cells),
+        explained=select(group.explained),
+        blocked=select(group.blocked),
+        cells=select(group.cells),
     )
 
 
@@ -138,15 +138,15 @@ def _nodes(hints: Iterable[CauseHint]) -> set[str]:
     return {node for hint in hints for culprit in hint.culprits for node in nodes_of(culprit) or (culprit,)}
 
 
-def _of(place: Place, nodes: Collection[str]) -> bool:
-    return set(nodes_of(place[1]) or (place[1],)) <= set(nodes)
+def _is_about(cell: Cell, nodes: Collection[str]) -> bool:
+    return set(nodes_of(cell[1]) or (cell[1],)) <= set(nodes)
 
 
-def cleared(judgement: Judgement, left: Sequence[Group], taken: Sequence[Accepted]) -> Judgement:
+def cleared(judgement: Judgement, left: Sequence[Group], accepted: Sequence[Accepted]) -> Judgement:
     """The judgement in which what is accepted is a skip with the reason, where nothing else is wrong."""
-    if not taken:
+    if not accepted:
         return judgement
-    still = {place for group in left for place in _touched(group)}
+    still = {cell for group in left for cell in _touched(group)}
     # What is unknown has no cell of its own where a failure was worse, of the whole cluster or of a node, and
     # where one that is accepted explains it, it is no cause that is left, either.
     open_ = [(check, f) for check, found in judgement.findings.items() for f in found if f.status is _UNKNOWN]
@@ -154,9 +154,9 @@ def cleared(judgement: Judgement, left: Sequence[Group], taken: Sequence[Accepte
     unsure = {(check, node) for check, f in open_ for node in nodes_of(f.target)}
     cells = {check: dict(by_node) for check, by_node in judgement.cells.items()}
     reasons = {check: dict(by_node) for check, by_node in judgement.reasons.items()}
-    for one in taken:
+    for one in accepted:
         for check, node in one.group.cells:
-            if (check, node) in still or cells[check].get(node) not in _TROUBLE:
+            if (check, node) in still or cells[check].get(node) not in _ACCEPTABLE:
                 continue
             if check in unmeasured or (check, node) in unsure:
                 cells[check][node] = Status.UNKNOWN
@@ -171,19 +171,19 @@ def is_open(finding: Finding) -> bool:
     return finding.status is Status.UNKNOWN and is_about_all(finding)
 
 
-def _touched(group: Group) -> set[Place]:
+def _touched(group: Group) -> set[Cell]:
     """Every check and node that a cause has a part in."""
-    told = zip(group.members, group.hints, strict=True)
-    said = {(check, node) for (check, f), hint in told for node in (f.target, *_nodes([hint]))}
-    return said | set(group.explained) | set(group.cells)
+    members = zip(group.members, group.hints, strict=True)
+    members_of = {(check, node) for (check, f), hint in members for node in (f.target, *_nodes([hint]))}
+    return members_of | set(group.explained) | set(group.cells)
 
 
-def places(left: Sequence[Group], taken: Sequence[Accepted]) -> Mapping[Place, str]:
+def reasons(left: Sequence[Group], accepted: Sequence[Accepted]) -> Mapping[Cell, str]:
     """What is said of each result that is accepted, beside the cells: of pairs and of the cluster."""
-    still = {place for group in left for place in _touched(group)}
+    still = {cell for group in left for cell in _touched(group)}
     return {
         (check, finding.target): one.words
-        for one in taken
+        for one in accepted
         for check, finding in one.group.members
         if (check, finding.target) not in still
     }
@@ -194,11 +194,11 @@ def holds_open(check: Check, families: Collection[str]) -> bool:
     return check.required or check.family in families
 
 
-def headline(taken: Sequence[Suppressed]) -> str:
+def headline(suppressed: Sequence[Suppressed]) -> str:
     """``1 known problem accepted until 2026-12-31``, of several the nearest end; nothing for none."""
-    if not taken:
+    if not suppressed:
         return ""
-    ends = sorted(one.until for one in taken if one.until is not None)
-    many = len(taken) > 1
+    ends = sorted(one.until for one in suppressed if one.until is not None)
+    many = len(suppressed) > 1
     until = f"{', the first' if many else ''} until {ends[0]}" if ends else ""
-    return f"{len(taken)} known problem{'s' if many else ''} accepted{until}"
+    return f"{len(suppressed)} known problem{'s' if many else ''} accepted{until}"

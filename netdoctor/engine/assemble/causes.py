@@ -24,22 +24,22 @@ MOST_VERIFY = 4
 def cause_record(number: int, group: Group, outcome: Outcome, context: Context) -> Cause:
     nodes = [n for culprit in group.culprits for n in (nodes_of(culprit) or ())]
     node_list = tuple(dict.fromkeys(nodes))
-    named = _named(group.culprits)
+    names = culprit_names(group.culprits)
     return Cause(
         id=number,
         key=group.key,
         fingerprint=group.fingerprint,
         status=group.status.value,
-        title=_title(group.title, named, len(group.culprits) > 1),
+        title=_title(group.title, names, len(group.culprits) > 1),
         checks=group.checks,
-        nodes=named,
+        nodes=names,
         node_list=node_list,
         confidence=group.confidence.value,
-        seen=tuple(_seen(group)),
+        seen=tuple(_evidence_lines(group)),
         explains=tuple(
-            Explained(check=c, target=t) for c, t in dict.fromkeys([*group.explained, *group.held])
+            Explained(check=c, target=t) for c, t in dict.fromkeys([*group.explained, *group.blocked])
         ),
-        held=len(group.held),
+        held=len(group.blocked),
         fixes=fix_records(group.fixes, outcome, context),
         verify=_verify(group, node_list, outcome, context),
         see=next((h.see for h in group.distinct if h.see), None) or _source(group, outcome),
@@ -62,7 +62,7 @@ def _source(group: Group, outcome: Outcome) -> str | None:
     return next((c.source for c in outcome.judgement.checks if c.id in fixed), None)
 
 
-def _named(culprits: Sequence[str]) -> str:
+def culprit_names(culprits: Sequence[str]) -> str:
     """Folded node names; pairs with equal ends folded; ``the cluster`` and ``the control host`` in words."""
     plain = [c for c in culprits if "->" not in c and c not in (CLUSTER, CONTROL)]
     parts = [fold(plain, words.FOLD_LIMIT)] if plain else []
@@ -77,13 +77,13 @@ def _named(culprits: Sequence[str]) -> str:
 _WORD = re.compile(r"\{\{|\}\}|\{(\w+)\}")
 
 
-def _title(template: str, named: str, many: bool) -> str:
+def _title(template: str, names: str, many: bool) -> str:
     """The template with the names of its culprits and verb endings in place.
 
     Not str.format: a title may quote what a node said, and ``{s:>999999999}`` is a gigabyte.
     """
     known = {
-        "nodes": named,
+        "nodes": names,
         "s": "" if many else "s",
         "es": "" if many else "es",
         "is": "are" if many else "is",
@@ -96,12 +96,12 @@ def _title(template: str, named: str, many: bool) -> str:
     return _WORD.sub(lambda m: doubled.get(m[0]) or known.get(m[1], m[0]), template)
 
 
-def _seen(group: Group) -> list[str]:
+def _evidence_lines(group: Group) -> list[str]:
     """What was observed, worst first: two summaries, evidence that adds to them, the other summaries.
 
     Equal lines of several targets are one line. Pairs are left out where their nodes speak for them.
     """
-    said: dict[str, dict[str, None]] = {}
+    summaries: dict[str, dict[str, None]] = {}
     expected: dict[str, None] = {}
     evidence: dict[str, None] = {}
     findings = [f for _, f in sorted(group.members, key=lambda m: -m[1].status.rank)]
@@ -112,19 +112,19 @@ def _seen(group: Group) -> list[str]:
             origin = f" ({source})" if source else ""
             expected.setdefault(f"expected {finding.expected}{origin}")
         if not ("->" in finding.target and spoken_for.intersection(nodes_of(finding.target))):
-            said.setdefault(finding.summary, {}).setdefault(finding.target)
+            summaries.setdefault(finding.summary, {}).setdefault(finding.target)
         for one in finding.evidence[:4]:
             if len(evidence) < SEEN_LINES:
                 evidence.setdefault(_evidence_line(one))
     lines = []
-    for text, found in list(said.items())[: SEEN_LINES + 2]:
+    for text, found in list(summaries.items())[: SEEN_LINES + 2]:
         targets = list(found)
         named_already = len(targets) <= 4 and all(_mentions(text, target) for target in targets)
         plain = named_already or targets in ([CLUSTER], [CONTROL])
-        lines.append(text if plain else f"{_named(targets)}: {text}")
+        lines.append(text if plain else f"{culprit_names(targets)}: {text}")
     adds = [e for e in evidence if not any(e in line or e.partition(": ")[2] in line for line in lines)]
     lines = [*lines[:2], *adds[:3], *lines[2:]]
-    rest = len(said) + len(adds[:3]) - SEEN_LINES
+    rest = len(summaries) + len(adds[:3]) - SEEN_LINES
     if rest > 1:
         lines = [*lines[:SEEN_LINES], f"and {rest} more; -v shows all results"]
     return [*lines, *list(expected)[: max(0, min(2, SHOWN_LINES - len(lines)))]]
@@ -153,8 +153,8 @@ def _mentions(text: str, target: str) -> bool:
 
 def _verify(group: Group, nodes: Sequence[str], outcome: Outcome, context: Context) -> Verify | None:
     """The scan that shows the cause healed; all checks again where the scan could not look."""
-    named = dict.fromkeys(check_id for hint in group.distinct for check_id in hint.verify)
-    checks = tuple(named)[:MOST_VERIFY] or group.checks[:2]
+    verifying = dict.fromkeys(check_id for hint in group.distinct for check_id in hint.verify)
+    checks = tuple(verifying)[:MOST_VERIFY] or group.checks[:2]
     argv = [*context.verify_prefix]
     if not group.key.startswith(UNMEASURED):
         for check_id in checks:

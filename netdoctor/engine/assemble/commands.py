@@ -20,13 +20,13 @@ def fix_records(fixes: Sequence[Fix], outcome: Outcome, context: Context) -> tup
     for fix in fixes:
         does = (fix.text, fix.kind, fix.root, fix.reboot, fix.effect)
         by_text.setdefault((*does, fix.persistent, fix.widens, fix.loses, fix.risk), []).append(fix)
-    return tuple(_record(alike, outcome, context) for alike in by_text.values())
+    return tuple(_record(equal, outcome, context) for equal in by_text.values())
 
 
 def _record(fixes: Sequence[Fix], outcome: Outcome, context: Context) -> FixRecord:
     first = fixes[0]
     commands = _lines([c for fix in fixes for c in fix.commands], first.root, outcome, context)
-    places = dict.fromkeys(place for command in commands for place in command.run_on)
+    run_on = dict.fromkeys(name for command in commands for name in command.run_on)
     return FixRecord(
         text=first.text,
         commands=commands,
@@ -36,7 +36,7 @@ def _record(fixes: Sequence[Fix], outcome: Outcome, context: Context) -> FixReco
         persistent=first.persistent,
         widens=first.widens,
         risk=first.risk,
-        where=_where(tuple(places), outcome),
+        where=_where(tuple(run_on), outcome),
         kind=first.kind.value if first.kind else "",  # where the check does not say, its commands do
         undo=_lines([c for fix in fixes for c in fix.undo], first.root, outcome, context),
         loses=first.loses,
@@ -72,28 +72,28 @@ def _lines(
     commands: Sequence[Command], root: bool, outcome: Outcome, context: Context
 ) -> tuple[CommandRecord, ...]:
     """Lines to paste for each command, wherever it runs."""
-    places: dict[str, dict[str, None]] = {}
+    run_on: dict[str, dict[str, None]] = {}
     for command in commands:
-        places.setdefault(command.shell, {}).setdefault(command.run_on)
+        run_on.setdefault(command.shell, {}).setdefault(command.run_on)
     return tuple(
         record
-        for shell, where in places.items()
+        for shell, where in run_on.items()
         for record in _commands(shell, tuple(where), root, outcome, context)
     )
 
 
-def _where(places: Sequence[str], outcome: Outcome) -> str:
-    if not places:
+def _where(run_on: Sequence[str], outcome: Outcome) -> str:
+    if not run_on:
         return ""
     known = {CONTROL: "here", JOB: "in the job's environment or script"}
-    nodes = [p for p in places if p not in known]
-    parts = [known[p] for p in places if p in known]
+    nodes = [p for p in run_on if p not in known]
+    parts = [known[p] for p in run_on if p in known]
     if nodes:
         sessions = [outcome.store.get("session", n) for n in nodes]
         away = all(isinstance(s, Session) and s.outcome not in _INSIDE for s in sessions)
         filed = all(isinstance(s, Session) and s.transport in WITHOUT_SSH for s in sessions)
-        place = "a shell of " if filed else "the console of " if away else ""
-        parts.insert(0, f"on {place}{fold(nodes, words.FOLD_LIMIT)}")
+        shell = "a shell of " if filed else "the console of " if away else ""
+        parts.insert(0, f"on {shell}{fold(nodes, words.FOLD_LIMIT)}")
     return ", ".join(parts)
 
 
@@ -104,21 +104,21 @@ def _commands(
     records: list[CommandRecord] = []
     consoles: dict[str, tuple[str, ...]] = {}
     remote: dict[str, list[str]] = {}
-    for place in where:
-        session = outcome.store.get("session", place)
+    for target in where:
+        session = outcome.store.get("session", target)
         user = session.user if isinstance(session, Session) else ""
         local = isinstance(session, Session) and session.transport == "local"
-        if local or place in (CONTROL, JOB):
-            here = local or place == CONTROL
+        if local or target in (CONTROL, JOB):
+            here = local or target == CONTROL
             line = _sudo(_login(shell, context), here and root and not context.root_here)
             via = CONTROL if here else JOB
-            records.append(CommandRecord(run_on=(place,), shell=line, inner=shell, via=via))
+            records.append(CommandRecord(run_on=(target,), shell=line, inner=shell, via=via))
         elif isinstance(session, Session) and (
             session.outcome not in _INSIDE or session.transport in WITHOUT_SSH
         ):
-            consoles[place] = _names(place, session, outcome)
+            consoles[target] = _names(target, session, outcome)
         else:
-            remote.setdefault(_sudo(shell, root and user != "root"), []).append(place)
+            remote.setdefault(_sudo(shell, root and user != "root"), []).append(target)
     if consoles:
         # ssh does not get there, and pasted anywhere else it would change the wrong machine
         line = guarded(shell, consoles)
@@ -126,13 +126,13 @@ def _commands(
     for inner, nodes in remote.items():
         # sudo may ask for a password, and asks on a terminal only
         ssh = shlex.join([*context.remote.ssh, *(["-t"] if inner.startswith("sudo ") else [])])
-        alike: dict[str, dict[str, str]] = {}
+        by_client: dict[str, dict[str, str]] = {}
         for node in nodes:
             *options, host = context.remote.destination.get(node, (node,))
             if host.startswith("-"):  # from a saved report only: an inventory has no such name
                 options.append("--")
-            alike.setdefault(" ".join([ssh, *map(shlex.quote, options)]), {})[node] = host
-        for client, hosts in alike.items():
+            by_client.setdefault(" ".join([ssh, *map(shlex.quote, options)]), {})[node] = host
+        for client, hosts in by_client.items():
             if len(hosts) > words.LOOP_ABOVE:
                 names = " ".join(shlex.quote(host) for host in hosts.values())
                 line = f'for n in {names}; do {client} "$n" {_quote(inner)}; done'
@@ -158,7 +158,7 @@ def guarded(shell: str, nodes: Mapping[str, Sequence[str]]) -> str:
     """
     patterns: dict[str, None] = {}
     few = len(nodes) <= words.LOOP_ABOVE  # the addresses of hundreds would fill the screen
-    for name in (name for own in nodes.values() for name in (own if few else own[:1])):
+    for name in (name for names in nodes.values() for name in (names if few else names[:1])):
         short, _, domain = name.partition(".")
         if _HERE.fullmatch(name) or not _NAME.fullmatch(name):
             continue  # what every machine calls itself tells none apart; what is no name is nobody's
@@ -172,8 +172,8 @@ def guarded(shell: str, nodes: Mapping[str, Sequence[str]]) -> str:
     # A comment in it would take what follows along.
     inside = f"sh -c {_quote(shell)}" if "#" in shell else shell
     other = f"echo {_quote(f'this is not {where}')} >&2; false"
-    told = '" $(uname -n) $(hostname -I) "'
-    return f"case {told} in {'|'.join(patterns)}) {inside};; *) {other};; esac"
+    identity = '" $(uname -n) $(hostname -I) "'
+    return f"case {identity} in {'|'.join(patterns)}) {inside};; *) {other};; esac"
 
 
 _NAME = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:%-]*")
@@ -215,10 +215,10 @@ def _sudo(shell: str, needed: bool) -> str:
 def _is_simple(part: str) -> bool:
     """One program with its arguments: nothing that the shell itself does, no quotes torn by the split."""
     try:
-        said = shlex.split(part)
+        argv = shlex.split(part)
     except ValueError:
         return False
-    return bool(said) and bool(_PLAIN.fullmatch(part)) and said[0] not in _SHELL_WORDS
+    return bool(argv) and bool(_PLAIN.fullmatch(part)) and argv[0] not in _SHELL_WORDS
 
 
 def _quote(text: str) -> str:

@@ -19,7 +19,7 @@ _NODE = ("host", "time", "fs", "path")
 FAMILY_ORDER = (*_REACHED, *_NODE, "net", "rdzv", "sw", "gpu", "amd", "rdma", "nccl", "gloo", "bw")
 
 
-def place(family: str) -> tuple[int, str]:
+def sort_key(family: str) -> tuple[int, str]:
     """Where a family stands among the others, for sorting."""
     return (FAMILY_ORDER.index(family) if family in FAMILY_ORDER else len(FAMILY_ORDER), family)
 
@@ -33,18 +33,18 @@ def families(
         by_family.setdefault(check.family, []).append(check)
 
     rows = []
-    for family in sorted(by_family, key=place):
+    for family in sorted(by_family, key=sort_key):
         checks = by_family[family]
         ids = {c.id for c in checks}
         statuses = {s for c in checks for s in judgement.cells[c.id].values()}
-        held = {c.id for c in causes if any(e.check in ids for e in c.explains)}
-        own = {c.id for c in causes if ids & set(c.checks)}
+        blocking = {c.id for c in causes if any(e.check in ids for e in c.explains)}
+        failing = {c.id for c in causes if ids & set(c.checks)}
         rows.append(
             FamilyRow(
                 family=family,
                 checks=len(checks),
                 status=_family_status(statuses),
-                causes=tuple(sorted(own | held)),
+                causes=tuple(sorted(failing | blocking)),
                 remark=_remark(family, checks, judgement, heads, statuses),
             )
         )
@@ -75,11 +75,11 @@ def _remark(
         values = {f.get(key) for f in facts}
         return str(next(iter(values))) if len(values) == 1 and None not in values else None
 
-    wanted = {
+    versions = {
         "sw": (("torch", "torch {}"), ("nccl", "NCCL {}"), ("python", "Python {}")),
         "gpu": (("driver", "driver {}"),),
     }.get(family, ())
-    parts = [text.format(value) for key, text in wanted if (value := common(key))]
+    parts = [text.format(value) for key, text in versions if (value := common(key))]
     if not parts and statuses == {Status.SKIP}:
         reasons = Counter(r for c in checks for r in judgement.reasons.get(c.id, {}).values() if r)
         parts = [reasons.most_common(1)[0][0]] if reasons else []

@@ -46,7 +46,7 @@ class Table:
     find: Callable[[Probe], Path | None]
 
     @classmethod
-    def of(cls, paths: object) -> "Table":
+    def from_paths(cls, paths: object) -> "Table":
         if not isinstance(paths, Paths) or not paths.beside:
             return cls({}, path_of(None))
         main = [path.label for path in paths.paths if path.is_main]
@@ -61,7 +61,7 @@ class Table:
 def pairs(outcome: Outcome) -> Iterator[PairRecord]:
     """A record for each directed pair that a check of this scan saw measured."""
     store = outcome.store
-    table = Table.of(store.cluster_fact("paths"))
+    table = Table.from_paths(store.cluster_fact("paths"))
     ports, mtus, losses = (
         store.cluster_fact("ports"),
         store.cluster_fact("path_mtu"),
@@ -122,11 +122,11 @@ def _status(judgement: Judgement, check: str, tried: Tried) -> Status:
 
     A check that gave no judgement, because it could not run or does not apply, makes no pair green.
     """
-    said = judgement.pairs.get(check)
-    if said is None:
+    statuses = judgement.pairs.get(check)
+    if statuses is None:
         ends = {judgement.cells[check].get(node) for node in tried.ends}
         return Status.BLOCKED if Status.BLOCKED in ends else Status.UNKNOWN
-    here = said.get(pair(*tried.ends), {})
+    here = statuses.get(pair(*tried.ends), {})
     if tried.path in here:
         return here[tried.path]
     others = max(here.values(), key=lambda one: one.rank, default=Status.UNKNOWN)
@@ -151,13 +151,13 @@ def _ports(ports: PortMatrix, table: Table) -> Iterator[Tried]:
         way = (one.src, one.dst), table.at(one)
         by_way.setdefault(way, {}).setdefault(one.outcome, set()).add(one.port)
     for (ends, path), outcomes in by_way.items():
-        worst = max(outcomes, key=lambda o: _place(o, OUTCOMES))
+        worst = max(outcomes, key=lambda o: _badness(o, OUTCOMES))
         yield Tried(
             ends=ends,
             path=path,
             class_=worst,
             fine=worst in ("open", "in_use"),
-            badness=_place(worst, OUTCOMES),
+            badness=_badness(worst, OUTCOMES),
             ports=tuple(sorted(outcomes[worst])),
         )
 
@@ -169,12 +169,12 @@ def _path_mtus(mtus: PathMtus, table: Table) -> Iterator[Tried]:
             path=table.at(one),
             class_=one.outcome,
             fine=one.outcome == "ok",
-            badness=_place(one.outcome, MTU_OUTCOMES),
+            badness=_badness(one.outcome, MTU_OUTCOMES),
             value=one.largest_ok,
         )
 
 
-def _place(outcome: str, order: tuple[str, ...]) -> int:
+def _badness(outcome: str, order: tuple[str, ...]) -> int:
     return order.index(outcome if outcome in order else "error")
 
 

@@ -32,14 +32,15 @@ def _shells(sessions: Mapping[str, Session]) -> list[str]:
         for node, session in sessions.items()
         if session.outcome == Login.OK and session.first_byte_ms is not None
     }
-    usual = median(times.values()) if times else 0.0
-    slow = [node for node, took in times.items() if took > SLOW_MS and took > usual * TIMES_USUAL]
+    typical = median(times.values()) if times else 0.0
+    slow = [node for node, took in times.items() if took > SLOW_MS and took > typical * TIMES_USUAL]
     if not slow or len(times) < LEAST_NODES:
         return []
     most = max(times[node] for node in slow) / 1000
     return [
         f"on {fold(slow, 60)} a login takes up to {most:.1f} s before its first command runs, on most nodes"
-        f" {usual / 1000:.1f} s: the shell's start-up files, or packets lost on the way; launchers wait, too"
+        f" {typical / 1000:.1f} s: the shell's start-up files, or packets lost on the way; launchers wait,"
+        " too"
     ]
 
 
@@ -55,24 +56,24 @@ def _interfaces(nets: Mapping[str, NetFacts]) -> list[str]:
     }
     if len(having) < LEAST_NODES:
         return []
-    usual, count = Counter(having.values()).most_common(1)[0]
+    typical, count = Counter(having.values()).most_common(1)[0]
     if count * 2 <= len(having):
         return []
     groups: dict[frozenset[str], list[str]] = {}
     for node, names in having.items():
-        if names != usual:
+        if names != typical:
             groups.setdefault(names, []).append(node)
-    said = []
-    for names, alike in list(groups.items())[:GROUPS_AT_MOST]:
-        parts = [f"also {_listed(names - usual)}"] if names - usual else []
-        parts += [f"no {_listed(usual - names)}"] if usual - names else []
-        verb = "has" if len(alike) == 1 else "have"
-        said.append(f"interfaces differ: {fold(alike, 60)} {verb} {' and '.join(parts)}")
+    lines = []
+    for names, nodes in list(groups.items())[:GROUPS_AT_MOST]:
+        parts = [f"also {_names(names - typical)}"] if names - typical else []
+        parts += [f"no {_names(typical - names)}"] if typical - names else []
+        verb = "has" if len(nodes) == 1 else "have"
+        lines.append(f"interfaces differ: {fold(nodes, 60)} {verb} {' and '.join(parts)}")
     if len(groups) > GROUPS_AT_MOST:
-        said.append(f"interfaces differ on {sum(map(len, groups.values()))} nodes in {len(groups)} ways")
-    return said
+        lines.append(f"interfaces differ on {sum(map(len, groups.values()))} nodes in {len(groups)} ways")
+    return lines
 
 
-def _listed(names: frozenset[str]) -> str:
-    shown = sorted(names)[:4]
-    return ", ".join(shown) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+def _names(names: frozenset[str]) -> str:
+    first = sorted(names)[:4]
+    return ", ".join(first) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

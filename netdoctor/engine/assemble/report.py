@@ -14,7 +14,7 @@ from netdoctor.engine.assemble.pairs import pairs
 from netdoctor.engine.assemble.remarks import remarks
 from netdoctor.engine.assemble.verdict import counts_of, verdict_of
 from netdoctor.engine.diagnose import Group, diagnose
-from netdoctor.engine.judge import Judgement, ready_nodes
+from netdoctor.engine.judge import PROBLEMS, Judgement, ready_nodes
 from netdoctor.engine.run import Outcome
 from netdoctor.facts.base import Missing
 from netdoctor.facts.clock import skews
@@ -49,19 +49,19 @@ SKEW = "time.skew"
 def build(outcome: Outcome, context: Context) -> Report:
     """The report of a scan."""
     everything = outcome.judgement
-    groups, taken, told = accepted.accept(
+    groups, accepted_parts, notes = accepted.accept(
         diagnose(everything), context.suppressions, context.today, everything
     )
-    judgement = accepted.cleared(everything, groups, taken)
+    judgement = accepted.cleared(everything, groups, accepted_parts)
     outcome = replace(outcome, judgement=judgement)
     causes = tuple(
         aimed(cause_record(i, group, outcome, context), context.verify_prefix)
         for i, group in enumerate(groups, start=1)
     )
     counts = counts_of(judgement)
-    suppressed = tuple(_suppressed(one, outcome, context) for one in taken)
-    held = {place for one in taken for place in one.group.held}
-    verdict = verdict_of(judgement, counts, groups, outcome, context, suppressed, held)
+    suppressed = tuple(_suppressed(one, outcome, context) for one in accepted_parts)
+    blocked = {cell for one in accepted_parts for cell in one.group.blocked}
+    verdict = verdict_of(judgement, counts, groups, outcome, context, suppressed, blocked)
     healthy, unhealthy, undecided = ready_nodes(judgement, verdict.required)
     owners = _owners(groups)
     heads = {node: header_facts(node, outcome) for node in judgement.nodes}
@@ -78,7 +78,7 @@ def build(outcome: Outcome, context: Context) -> Report:
                 letters(map(judgement.cells[c.id].__getitem__, judgement.nodes)) for c in judgement.checks
             ),
         ),
-        results=tuple(_results(judgement, owners, causes, accepted.places(groups, taken))),
+        results=tuple(_results(judgement, owners, causes, accepted.reasons(groups, accepted_parts))),
         pairs=tuple(pairs(outcome)),
         measures=(*_measures(judgement), *_clocks(outcome)),
         causes=causes,
@@ -88,7 +88,7 @@ def build(outcome: Outcome, context: Context) -> Report:
         unhealthy_nodes=tuple(unhealthy),
         undecided_nodes=tuple(undecided),
         suppressed=suppressed,
-        notes=(*context.notes, *told, *_notes(outcome, verdict.gaps)),
+        notes=(*context.notes, *notes, *_notes(outcome, verdict.gaps)),
         facts=Live(outcome.store) if context.keep_facts else {},
     )
 
@@ -130,7 +130,7 @@ def _owners(groups: Sequence[Group]) -> dict[tuple[str, str], int]:
     """Which cause a (check, target) belongs to, directly, as a symptom, or waiting for it."""
     owners: dict[tuple[str, str], int] = {}
     for number, group in enumerate(groups, start=1):
-        for item in [*group.cells, *group.held]:
+        for item in [*group.cells, *group.blocked]:
             owners[item] = number  # each cell has one
     for number, group in enumerate(groups, start=1):
         for check_id, finding in group.members:
@@ -145,7 +145,7 @@ def _results(
     judgement: Judgement,
     owners: Mapping[tuple[str, str], int],
     causes: Sequence[Cause],
-    taken: Mapping[tuple[str, str], str],
+    reasons: Mapping[tuple[str, str], str],
 ) -> list[Result]:
     """Every result that is not a plain pass, one per (check, target), each trouble in a cell among them."""
     results: list[Result] = []
@@ -158,8 +158,8 @@ def _results(
             worst = findings[0] if len(findings) == 1 else max(findings, key=lambda f: f.status.rank)
             if target == CLUSTER and worst.status is Status.SKIP:
                 continue  # said of each node below
-            place = check.id, target
-            why = taken.get(place)
+            cell = check.id, target
+            why = reasons.get(cell)
             results.append(
                 Result(
                     check=check.id,
@@ -167,7 +167,7 @@ def _results(
                     # a pair or the cluster may say worse of a node than its own findings do
                     status=_WORDS[cells.get(target, Status.SKIP if why else worst.status)],
                     summary=(f"{why}; " if why else "") + worst.summary + _more(findings, worst),
-                    cause=owners.get(place),
+                    cause=owners.get(cell),
                     observed=worst.observed,
                     expected=worst.expected,
                     expected_from=worst.expected_from.value if worst.expected_from else None,
@@ -180,21 +180,20 @@ def _results(
 
 
 _WORDS = {status: status.value for status in Status}
-_TROUBLE = (Status.FAIL, Status.WARN, Status.UNKNOWN)
 
 
 def _more(findings: Sequence[Finding], worst: Finding) -> str:
     """How much else there is to say of a target."""
     if len(findings) == 1:
         return ""
-    more = {f.summary for f in findings if f.status in _TROUBLE} - {worst.summary}
+    more = {f.summary for f in findings if f.status in PROBLEMS} - {worst.summary}
     return f" (and {len(more)} more)" if more else ""
 
 
 def _of_cells(
     check: str,
     judgement: Judgement,
-    told: Container[str],
+    targets: Container[str],
     owners: Mapping[tuple[str, str], int],
     causes: Sequence[Cause],
 ) -> Iterator[Result]:
@@ -202,7 +201,7 @@ def _of_cells(
     reasons = judgement.reasons.get(check, {})
     passes, skips, blocked = Status.PASS, Status.SKIP, Status.BLOCKED
     for node, status in judgement.cells[check].items():
-        if status is passes or node in told:
+        if status is passes or node in targets:
             continue
         word = _WORDS[status]
         if status is skips:

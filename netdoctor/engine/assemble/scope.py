@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 
 from netdoctor.engine.assemble.context import Context
-from netdoctor.engine.assemble.families import place
+from netdoctor.engine.assemble.families import sort_key
 from netdoctor.engine.judge import Judgement
 from netdoctor.model import Status
 from netdoctor.report.model import Gap, Part
@@ -32,8 +32,8 @@ SUBJECTS = {
 }
 # A check that looks at something else than its family does.
 OF_CHECKS = {"bw.rdma": "the rates of RDMA"}
-SHOWN = 3
-NAMED = 8
+PARTS_MAX = 3
+NAMES_MAX = 8
 
 
 def required(judgement: Judgement, context: Context) -> frozenset[str]:
@@ -66,7 +66,7 @@ def gaps(judgement: Judgement, context: Context) -> tuple[Gap, ...]:
             nodes=tuple(n for n in judgement.nodes if n in nodes),
             checks=tuple(checks),
         )
-        for (family, reason), (nodes, checks) in sorted(found.items(), key=lambda one: place(one[0][0]))
+        for (family, reason), (nodes, checks) in sorted(found.items(), key=lambda one: sort_key(one[0][0]))
     )
 
 
@@ -90,10 +90,12 @@ def part_of(
     return Part(checks=len(checks), of_checks=len(every), nodes=nodes, of_nodes=of_nodes)
 
 
-def named(missed: Sequence[Gap]) -> str:
+def gap_names(missed: Sequence[Gap]) -> str:
     """The checks that did not judge, or the family where nobody asked for it at all."""
     names = list(dict.fromkeys(name for gap in missed for name in gap.checks or (gap.family,)))
-    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+    return ", ".join(names[:NAMES_MAX]) + (
+        f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
+    )
 
 
 def not_seen(found: Sequence[Gap], every: Sequence[str]) -> str:
@@ -105,8 +107,8 @@ def not_seen(found: Sequence[Gap], every: Sequence[str]) -> str:
     for gap in found:
         by_reason.setdefault(gap.reason, []).append(gap)
     parts = [_part(reason, members, every) for reason, members in by_reason.items()]
-    more = [f"{len(parts) - SHOWN} more"] if len(parts) > SHOWN else []
-    return f"not seen: {', '.join([*parts[:SHOWN], *more])}" if parts else ""
+    more = [f"{len(parts) - PARTS_MAX} more"] if len(parts) > PARTS_MAX else []
+    return f"not seen: {', '.join([*parts[:PARTS_MAX], *more])}" if parts else ""
 
 
 def _part(reason: str, members: Iterable[Gap], every: Sequence[str]) -> str:

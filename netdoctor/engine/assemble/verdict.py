@@ -33,7 +33,7 @@ def verdict_of(
     outcome: Outcome,
     context: Context,
     suppressed: Sequence[Suppressed] = (),
-    held: Collection[tuple[str, str]] = (),
+    blocked: Collection[tuple[str, str]] = (),
 ) -> Verdict:
     """The state and exit code of design sections 3 and 4. Bad input and broken runs never get here.
 
@@ -46,7 +46,7 @@ def verdict_of(
     missed = [gap for gap in found if gap.family in required]
     is_open = bool(missed) or not left_open(judgement, required).isdisjoint(judgement.nodes)
     waiting = any(
-        accepted.holds_open(c, required) for c in judgement.checks if c.id in {check for check, _ in held}
+        accepted.holds_open(c, required) for c in judgement.checks if c.id in {check for check, _ in blocked}
     )
     open_question = outcome.ended_by != "end" or is_open or waiting
     fails = Status.FAIL in statuses or counts.fail > 0
@@ -72,7 +72,7 @@ def verdict_of(
         fail_on=context.fail_on,
         counts=counts,
         headline=_headline(
-            judgement, groups, outcome, context, state, counts, found, missed, suppressed, len(held)
+            judgement, groups, outcome, context, state, counts, found, missed, suppressed, len(blocked)
         ),
         gaps=found,
         required=tuple(sorted(required)),
@@ -96,7 +96,7 @@ def _headline(
     gaps: Sequence[Gap],
     missed: Sequence[Gap],
     suppressed: Sequence[Suppressed],
-    held: int,
+    blocked: int,
 ) -> str:
     by_status = Counter(group.status for group in groups)
     parts = []
@@ -122,18 +122,17 @@ def _headline(
     if state == "undecided" and not by_status[Status.FAIL]:
         parts.insert(0, "no problem proven")
     if suppressed:
-        waits = f" ({held} result{'s' if held != 1 else ''} not run behind)" if held else ""
+        waits = f" ({blocked} result{'s' if blocked != 1 else ''} not run behind)" if blocked else ""
         parts.insert(0, f"{accepted.headline(suppressed)}{waits}")
     if missed:
-        named = scope.named(missed)
-        parts.append(f"required and not examined: {named}")
-    said, looked_at = ", ".join(parts), ""
+        parts.append(f"required and not examined: {scope.gap_names(missed)}")
+    text, looked_at = ", ".join(parts), ""
     if context.part is not None:
         looked_at = words.part_text(context.part)
         if state == "partial_pass":
             passes = "passes" if context.part.checks == 1 else "pass"
             passes = f"{counts.pass_} pass, {counts.skip} skip" if counts.skip else passes
-            said, looked_at = f"{looked_at}: {said or passes}", ""
+            text, looked_at = f"{looked_at}: {text or passes}", ""
         else:
             looked_at = f"looked at {looked_at}"
-    return "; ".join(filter(None, [said, looked_at, scope.not_seen(gaps, judgement.nodes)]))
+    return "; ".join(filter(None, [text, looked_at, scope.not_seen(gaps, judgement.nodes)]))
