@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from netdoctor.report import words
+from netdoctor.report import describe, fmt, summary
 from netdoctor.report.diff import Change, Diff
 from netdoctor.report.model import Cause, Report
 from netdoctor.tui.lines import STATUS_STYLES, Line, fit, labelled, line
@@ -13,7 +13,7 @@ def page(found: Diff, before: Report, now: Report, width: int, *, changes_only: 
     lines = [
         line(
             f" {_when(before)} -> {_when(now)}   ",
-            (f"{words.verdict(before)} -> {words.verdict(now)}", "head"),
+            (f"{summary.verdict(before)} -> {summary.verdict(now)}", "head"),
         ),
         Line(),
     ]
@@ -30,8 +30,8 @@ def page(found: Diff, before: Report, now: Report, width: int, *, changes_only: 
     lines += _texts(
         "moved",
         [
-            f"{words.plain(m.name, 40)}  {words.plain(m.target, 50)}   "
-            f"{words.figure(m.before)} -> {words.figure(m.now)} {words.plain(m.unit, 12)}  {m.ratio:+.0%}"
+            f"{fmt.plain(m.name, 40)}  {fmt.plain(m.target, 50)}   "
+            f"{fmt.figure(m.before)} -> {fmt.figure(m.now)} {fmt.plain(m.unit, 12)}  {m.ratio:+.0%}"
             for m in found.moved
         ],
         width,
@@ -39,22 +39,22 @@ def page(found: Diff, before: Report, now: Report, width: int, *, changes_only: 
     lines += _texts(
         "facts",
         [
-            f"{words.plain(f.fact, 20)}  {words.nodes_text(now, f.nodes, 40)}   "
-            f"{words.plain(f.before, 60)} -> {words.plain(f.now, 60)}"
+            f"{fmt.plain(f.fact, 20)}  {fmt.nodes_text(now, f.nodes, 40)}   "
+            f"{fmt.plain(f.before, 60)} -> {fmt.plain(f.now, 60)}"
             for f in found.facts
         ],
         width,
     )
-    hosts = [f"+ {words.fold(found.nodes_added, 80)}"] if found.nodes_added else []
-    hosts += [f"- {words.fold(found.nodes_removed, 80)}"] if found.nodes_removed else []
+    hosts = [f"+ {fmt.fold(found.nodes_added, 80)}"] if found.nodes_added else []
+    hosts += [f"- {fmt.fold(found.nodes_removed, 80)}"] if found.nodes_removed else []
     lines += _texts("hosts", hosts, width)
-    checks = [f"+ {words.plain(', '.join(found.checks_added), 200)}"] if found.checks_added else []
-    checks += [f"- {words.plain(', '.join(found.checks_removed), 200)}"] if found.checks_removed else []
+    checks = [f"+ {fmt.plain(', '.join(found.checks_added), 200)}"] if found.checks_added else []
+    checks += [f"- {fmt.plain(', '.join(found.checks_removed), 200)}"] if found.checks_removed else []
     return lines + _texts("checks", checks, width)
 
 
 def _when(report: Report) -> str:
-    return words.plain(report.run.finished[:16].replace("T", " "), 20) or "?"
+    return fmt.plain(report.run.finished[:16].replace("T", " "), 20) or "?"
 
 
 def _causes(label: str, style: str, items: Sequence[Cause], width: int) -> list[Line]:
@@ -62,10 +62,10 @@ def _causes(label: str, style: str, items: Sequence[Cause], width: int) -> list[
         line(
             (f" {label if n == 0 else '':<8}", "label"),
             (
-                f"{words.word(c.status):<8}",
+                f"{summary.word(c.status):<8}",
                 STATUS_STYLES.get(c.status, "unknown") if style == "fail" else style,
             ),
-            fit(words.title(c), width - 20).rstrip(),
+            fit(describe.title(c), width - 20).rstrip(),
             key=("cause-of", "before" if label in ("healed", "open") else "now", c.fingerprint),
         )
         for n, c in enumerate(items)
@@ -78,8 +78,8 @@ def _changes(label: str, items: Sequence[Change], report: Report, width: int) ->
             (f" {label if n == 0 else '':<8}", "label"),
             (fit(f"{c.before} -> {c.now}", 20), STATUS_STYLES.get(c.now, "")),
             fit(
-                f"{words.plain(c.check, 40):<16} {words.nodes_text(report, c.nodes, 40):<14} "
-                f"{words.plain(c.summary, 200)}",
+                f"{fmt.plain(c.check, 40):<16} {fmt.nodes_text(report, c.nodes, 40):<14} "
+                f"{fmt.plain(c.summary, 200)}",
                 width - 31,
             ).rstrip(),
             key=("changed", c.check, c.nodes[0]),

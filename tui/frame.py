@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from netdoctor.report import words
+from netdoctor.report import fmt
 from netdoctor.tui.keys import ACTIONS, BY_ID, FOOTERS, Action
 from netdoctor.tui.lines import Line, fit, line, rule, wrap
 from netdoctor.tui.rows import Rows, sort_of
@@ -35,7 +35,7 @@ def tabs(state: State, where: Where, rows: Rows, width: int) -> tuple[list[Line]
         parts.append((text, "tab" if on else ""))
         zones.append((0, x, x + len(text), view))
         x += len(text)
-    sought = f"filter: {words.plain(where.sought, 30)} " if where.sought else ""
+    sought = f"filter: {fmt.plain(where.sought, 30)} " if where.sought else ""
     right = _matrix_modes(state, where, rows) if where.view == "matrix" else sought
     room = max(width - x, 0)
     parts.append((fit(right, room) if len(right) > room else right.rjust(room), "dim"))
@@ -46,7 +46,7 @@ def _matrix_modes(state: State, where: Where, rows: Rows) -> str:
     arrow = ", reversed" if where.reversed else ""
     hits = f" ({len(rows.order)} of {len(state.cells.nodes)})" if where.filter else ""
     faults = "faults " if where.faults else ""
-    filter_text = words.plain(where.filter, 30) or ("none" if not faults else "")
+    filter_text = fmt.plain(where.filter, 30) or ("none" if not faults else "")
     marks = f"{len(where.marks)} marked   " if where.marks else ""
     return f"{marks}sort: {sort_of(state, where)}{arrow}   filter: {faults}{filter_text}{hits} "
 
@@ -83,10 +83,10 @@ def legend(state: State, where: Where, rows: Rows, width: int) -> Line:
     """The zoom of the matrix, and what its letters mean."""
     zoom = f" zoom: {where.zoom}"
     if where.zoom == "groups":
-        zoom += f", {words.number(len(rows), 'row')}"
+        zoom += f", {fmt.number(len(rows), 'row')}"
     if where.zoom == "overview":
         by = where.colour if where.colour in state.cells.checks else None
-        zoom += f": {words.plain('worst' if by is None else by, 40)}"
+        zoom += f": {fmt.plain('worst' if by is None else by, 40)}"
     key = f"~ running  {KEY}" if state.scanning else KEY
     room = width - len(key)
     return line((fit(zoom, room), "dim"), (key, "dim")) if room > 10 else line((key, "dim"))
@@ -95,7 +95,7 @@ def legend(state: State, where: Where, rows: Rows, width: int) -> Line:
 def tiny(state: State, width: int, height: int) -> list[Line]:
     """What a window says that is too small for anything else."""
     report = state.report
-    causes = f", {words.number(len(report.causes), 'cause')}" if report and report.causes else ""
+    causes = f", {fmt.number(len(report.causes), 'cause')}" if report and report.causes else ""
     text = (
         f"netdoctor: {state.verdict}{causes}. Window {width}x{height} is too small for the view; "
         f"{SMALLEST[0]}x{SMALLEST[1]} needed. q quits."
@@ -108,9 +108,7 @@ def no_report(state: State, keys: Sequence[str], width: int) -> list[Line]:
     if state.scanning or not state.message:
         return [Line(), line("   connecting ...")]
     first, *rest = state.message.split("\n")
-    lines = [Line(), line("   ", (fit(words.plain(first, 400), width - 6).rstrip(), "fail"))]
-    lines += [
-        line("     ", piece) for text in rest[:100] for piece in wrap(words.plain(text, 400), width - 8)
-    ]
+    lines = [Line(), line("   ", (fit(fmt.plain(first, 400), width - 6).rstrip(), "fail"))]
+    lines += [line("     ", piece) for text in rest[:100] for piece in wrap(fmt.plain(text, 400), width - 8)]
     lines += [Line(), line(("   nothing was contacted; exit would be 2", "dim"))]
     return [*lines, Line(), *(line((f"   {key}", "dim")) for key in keys)]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from netdoctor.report import words
+from netdoctor.report import fmt
 from netdoctor.tui.state import Cells
 
 LEAST = (26, 14)  # what names get at least, where they are that long; the second where all else fails
@@ -76,7 +76,7 @@ def _checks(cells: Cells, chosen: Sequence[int], x: int, step: int) -> Layout:
     top, first, second = " " * x, " " * x, " " * x
     gap = GAP if step == 2 else 1
     for family, members in _by_family(cells, chosen).items():
-        name = words.plain(family, 20)
+        name = fmt.plain(family, 20)
         room = max(len(members) * step - (step - 1), min(len(name), 4))
         top += name[:room].ljust(room, "-") + " " * gap
         for n, (member, code) in enumerate(zip(members, codes(cells, members), strict=True)):
@@ -94,7 +94,7 @@ def codes(cells: Cells, members: Sequence[int]) -> list[str]:
     used: set[str] = set()
     found = []
     for member in members:
-        name = words.plain(cells.checks[member].partition(".")[2] or cells.checks[member], 60)
+        name = fmt.plain(cells.checks[member].partition(".")[2] or cells.checks[member], 60)
         letters = [c for c in name.lower() if c.isascii() and c.isalnum()] or ["?"]
         parts = [p for p in name.lower().replace(".", "-").split("-") if p[:1].isascii() and p[:1].isalnum()]
         candidates = [parts[0][0] + parts[1][0]] if len(parts) > 1 else []
@@ -109,7 +109,7 @@ def codes(cells: Cells, members: Sequence[int]) -> list[str]:
 def _families(cells: Cells, chosen: Sequence[int], x: int, gap: int) -> Layout:
     columns, top = [], " " * x
     for family, members in _by_family(cells, chosen).items():
-        name = words.plain(family, 8) or "?"
+        name = fmt.plain(family, 8) or "?"
         columns.append(Column(x, tuple(members), family))
         top += name + " " * gap
         x += len(name) + gap

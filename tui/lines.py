@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from rich.cells import cell_len, set_cell_size
 
-from netdoctor.report import words
+from netdoctor.report import fmt, summary
 
 Span = tuple[str, str]
 
@@ -24,7 +24,7 @@ STYLES = {
     "~": "busy",
     " ": "",
 }
-STATUS_STYLES = {word: STYLES[letter] for letter, word in words.LETTERS.items()}
+STATUS_STYLES = {word: STYLES[letter] for letter, word in summary.LETTERS.items()}
 VERDICT_STYLES = {"READY": "good", "NOT READY": "bad", "UNDECIDED": "open", "SCANNING": "head"}
 
 
@@ -47,7 +47,7 @@ def line(*parts: str | Span, key: Hashable = None) -> Line:
 
 @lru_cache(4096)
 def _visible(char: str) -> str:
-    return char if words.is_inert(char) else "?"
+    return char if fmt.is_inert(char) else "?"
 
 
 def inert(text: str) -> str:
@@ -97,7 +97,7 @@ def labelled(label: str, pieces: Iterable[str], style: str = "") -> list[Line]:
 
 def status_span(status: str, text: str = "") -> Span:
     """A text, the word for a status if there is none, in the look of the status."""
-    return text or words.word(status), STATUS_STYLES.get(status, "unknown")
+    return text or summary.word(status), STATUS_STYLES.get(status, "unknown")
 
 
 def rule(width: int, says: str = "") -> Line:

@@ -9,7 +9,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from netdoctor.report import words
+from netdoctor.report import fmt
 from netdoctor.tui.layout import Layout, plan
 from netdoctor.tui.lines import STYLES, fit, inert
 from netdoctor.tui.rows import Rows, landed
@@ -151,7 +151,7 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
     def _widest(self) -> int:
         """The width of the longest name; of folded ones what is usual, where there are many."""
         if self.rows.groups is None:
-            return max((len(words.plain(name, 200)) for name in self.cells.nodes), default=0)
+            return max((len(fmt.plain(name, 200)) for name in self.cells.nodes), default=0)
         folded = [self._folded(group.members) for group in self.rows.groups[:FOLDED_AT_MOST]]
         return min(max((len(text) for text in folded), default=0), WIDEST)
 
@@ -327,7 +327,7 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
         segments = [Segment(inert(text), base + known["dim"])]
         if y > 0 and 0 <= self.column < len(columns):
             x = columns[self.column].x
-            size = len(words.plain(columns[self.column].family, 8)) if self.layout_plan.families else 1
+            size = len(fmt.plain(columns[self.column].family, 8)) if self.layout_plan.families else 1
             if x < len(text):
                 segments = [
                     Segment(inert(text[:x]), base + known["dim"]),
@@ -413,11 +413,9 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
 
     def _folded(self, members: Sequence[int]) -> str:
         if len(members) == 1:
-            return words.plain(self.cells.nodes[members[0]], 200)
+            return fmt.plain(self.cells.nodes[members[0]], 200)
         cut = members if len(members) <= 2048 else members[:256]  # folding thousands takes long
-        return words.fold([self.cells.nodes[m] for m in cut], None) + (
-            MANY if len(cut) < len(members) else ""
-        )
+        return fmt.fold([self.cells.nodes[m] for m in cut], None) + (MANY if len(cut) < len(members) else "")
 
     # Overview
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from netdoctor.report import words
+from netdoctor.report import describe, fmt, summary
 from netdoctor.report.model import Report
 from netdoctor.tui.lines import (
     STYLES,
@@ -24,13 +24,13 @@ def page(known: Known, cells: Cells, name: str, width: int) -> list[Line]:
     report = known.report
     target = known.targets.get(name)
     letters = cells.row(row)
-    status = words.LETTERS.get(worst(letters), "unknown")
+    status = summary.LETTERS.get(worst(letters), "unknown")
     reach = "not reached"
     if target is not None and target.reached:
-        reach = f"{words.plain(target.user, 40)}@{words.plain(target.address or '', 60)}:{target.port}"
+        reach = f"{fmt.plain(target.user, 40)}@{fmt.plain(target.address or '', 60)}:{target.port}"
     lines = [
         line(
-            f" {fit(words.plain(name, 200), 40).rstrip()}  ",
+            f" {fit(fmt.plain(name, 200), 40).rstrip()}  ",
             status_span(status),
             (f"   {reach}", "dim"),
             (f"   rank order {target.order}" if target else "", "dim"),
@@ -42,7 +42,7 @@ def page(known: Known, cells: Cells, name: str, width: int) -> list[Line]:
             line(
                 f" [{item.id}] ",
                 status_span(item.status),
-                f"  {fit(words.title(item), width - 16).rstrip()}",
+                f"  {fit(describe.title(item), width - 16).rstrip()}",
                 key=("cause", known.key_of(item)),
             )
         )
@@ -59,14 +59,14 @@ def _facts(report: Report, name: str, width: int) -> list[Line]:
     lines = [line((" facts", "label"), ("   * differs from most nodes", "dim"))]
     facts = next((t.facts for t in report.targets if t.id == name), {})
     for fact, value in facts.items():
-        given = words.plain(value, 100)
-        every = Counter(words.plain(t.facts[fact], 100) for t in report.targets if fact in t.facts)
+        given = fmt.plain(value, 100)
+        every = Counter(fmt.plain(t.facts[fact], 100) for t in report.targets if fact in t.facts)
         typical, times = every.most_common(1)[0]
         odd = fact != "hostname" and given != typical and times * 2 > every.total()
         lines.append(
             line(
                 (" * " if odd else "   ", "warn"),
-                (f"{words.plain(fact, 14):<14} ", "label"),
+                (f"{fmt.plain(fact, 14):<14} ", "label"),
                 (fit(given, width - 18).rstrip(), "warn" if odd else ""),
             )
         )
@@ -84,14 +84,14 @@ def _checks(known: Known, cells: Cells, row: int, width: int) -> list[Line]:
     for column in order:
         letter, check = cells.letter(row, column), cells.checks[column]
         result = known.result(check, name)
-        text = words.plain(result.summary, 300) if result else ""
+        text = fmt.plain(result.summary, 300) if result else ""
         if letter == "b":
             waits = known.cause_of(check, name)
             text = f"waits for [{waits.id}]" if waits else text
         lines.append(
             line(
                 (f"{letter} ", STYLES.get(letter, "")),
-                f"{fit(words.plain(check, 60), 20)} ",
+                f"{fit(fmt.plain(check, 60), 20)} ",
                 (fit(text, max(width - 24, 8)).rstrip(), "" if letter in "X!?" else "dim"),
                 key=("cell", check, name),
             )
@@ -102,25 +102,25 @@ def _checks(known: Known, cells: Cells, row: int, width: int) -> list[Line]:
 def under_cursor(known: Known | None, cells: Cells, node: str, check: str | None, width: int) -> list[Line]:
     """Three lines about the cell under the cursor, spelled out; about the node without a check."""
     row = cells.nodes.index(node)
-    name = words.plain(node, 60)
+    name = fmt.plain(node, 60)
     if check is None:
         letters = cells.row(row)
         counts = ", ".join(
             f"{letters.count(letter.encode())} {word}"
-            for letter, word in words.LETTERS.items()
+            for letter, word in summary.LETTERS.items()
             if letter.encode() in letters
         )
         return [line(f" {name}   {counts}"), Line(), Line()]
     letter = cells.letter(row, cells.checks.index(check))
-    status = words.LETTERS.get(letter, "")
-    word = words.word(status) if status else {"~": "running", " ": "not yet"}.get(letter, "")
-    shown_check = words.plain(check, 60)
+    status = summary.LETTERS.get(letter, "")
+    word = summary.word(status) if status else {"~": "running", " ": "not yet"}.get(letter, "")
+    shown_check = fmt.plain(check, 60)
     result = known.result(check, node) if known else None
     item = known.cause_of(check, node) if known else None
     mark = f"[{item.id}] " if item and letter in "X!?b" else ""
-    text = words.plain(result.summary, 400) if result else ""
+    text = fmt.plain(result.summary, 400) if result else ""
     if letter == ".":
-        text = text or words.plain((known.titles.get(check) if known else "") or "", 300)
+        text = text or fmt.plain((known.titles.get(check) if known else "") or "", 300)
     head = f" {name} x {shown_check}   "
     rest = f"   {mark}{text}"
     lines = [
@@ -131,9 +131,9 @@ def under_cursor(known: Known | None, cells: Cells, node: str, check: str | None
         )
     ]
     if item and letter in "X!?b":
-        evidence = words.plain(item.seen[0], 400) if item.seen else words.title(item)
+        evidence = fmt.plain(item.seen[0], 400) if item.seen else describe.title(item)
         lines.append(line(("   seen   ", "label"), fit(evidence, width - 12)))
         if item.fixes:
-            label = words.fix_label(known.report, item.fixes[0]) if known else ""
+            label = describe.fix_label(known.report, item.fixes[0]) if known else ""
             lines.append(line(("   fix    ", "label"), fit(label, width - 12)))
     return [*lines, Line(), Line(), Line()][:3]

@@ -1,13 +1,13 @@
 """What the screens say, as lines for a given width: pure functions of a report and of where somebody looks.
 
-Everything that came from outside passes `words.plain` (one harmless line) or `words.command` here.
+Everything that came from outside passes `fmt.plain` (one harmless line) or `commands.display` here.
 """
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from netdoctor.errors import InputError
-from netdoctor.report import words
+from netdoctor.report import commands, describe, families, fmt, summary
 from netdoctor.report.kept import pair_checks, pairs_of
 from netdoctor.report.model import Cause, Report, Result
 from netdoctor.tui.lines import (
@@ -49,7 +49,7 @@ def age_s(report: Report, now: float) -> float | None:
 
 def age_text(seconds: float) -> str:
     days, hours = divmod(int(seconds // 3600), 24)
-    return f"{words.number(days, 'day')} old" if days else f"{words.number(hours, 'hour')} old"
+    return f"{fmt.number(days, 'day')} old" if days else f"{fmt.number(hours, 'hour')} old"
 
 
 def header(state: State, width: int, now: float, spinner: str = "") -> Line:
@@ -60,13 +60,13 @@ def header(state: State, width: int, now: float, spinner: str = "") -> Line:
         gap = max(width - 13 - width_of(what) - len(right) - 1, 1)
         return line((" RE-RUNNING  ", "head"), what, " " * gap, (right, "dim"))
     verdict, causes = state.verdict, len(state.report.causes) if state.report else 0
-    mark_ = f"{verdict}  {words.number(causes, 'cause')}" if causes else verdict
+    mark_ = f"{verdict}  {fmt.number(causes, 'cause')}" if causes else verdict
     mark_ += f" +{len(state.log)} log" if state.log and state.report else ""
-    nodes = words.number(len(state.cells.nodes), "node")
+    nodes = fmt.number(len(state.cells.nodes), "node")
     when = _now(state, spinner) if state.scanning else _then(state, now)
-    sizes = f"{nodes}, {words.number(len(state.cells.checks), 'check')}"
-    source = words.plain(state.source, 400)
-    profile = words.plain(state.profile, 10)
+    sizes = f"{nodes}, {fmt.number(len(state.cells.checks), 'check')}"
+    source = fmt.plain(state.source, 400)
+    profile = fmt.plain(state.profile, 10)
     # What is said as long as there is room for it; less and less of it.
     ways = [
         (source, sizes, f"{when}   {profile}"),
@@ -94,7 +94,7 @@ def header(state: State, width: int, now: float, spinner: str = "") -> Line:
 def _now(state: State, spinner: str) -> str:
     """What a scan does now, how long it has taken, and how long it may still take."""
     phase = next((p for p in reversed(state.phases) if p.ended is None), None)
-    doing = f"{words.plain(phase.name, 12)} {phase.done}/{phase.total}   " if phase and phase.total else ""
+    doing = f"{fmt.plain(phase.name, 12)} {phase.done}/{phase.total}   " if phase and phase.total else ""
     rest = left_s(state)
     left = f", {rest[0]} {_clock(rest[1])} left" if rest is not None and rest[1] >= 1 else ""
     doing = doing if state.partial else ""  # a scan of everything shows its phases
@@ -107,9 +107,9 @@ def _then(state: State, now: float) -> str:
     if report is None:
         return ""
     old = age_s(report, now)
-    clock = words.plain(report.run.finished[11:16], 5) if len(report.run.finished) >= 16 else ""
+    clock = fmt.plain(report.run.finished[11:16], 5) if len(report.run.finished) >= 16 else ""
     age = age_text(old) if old is not None and old > DAY_S else clock
-    return f"{age}  {words.seconds(report.run.duration_ms)}"
+    return f"{age}  {fmt.seconds(report.run.duration_ms)}"
 
 
 def _clock(seconds: float) -> str:
@@ -132,15 +132,15 @@ def banners(state: State, now: float) -> list[Line]:
         )
         left = report.verdict.counts.unknown
         found.append(
-            line((f"  ! {what}: {words.number(left, 'result')} unknown (?), the rest is true", "warn"))
+            line((f"  ! {what}: {fmt.number(left, 'result')} unknown (?), the rest is true", "warn"))
         )
     old = age_s(report, now)
     if old is not None and old > DAY_S:
         found.append(line((f"  ! this report is {age_text(old)}: Ctrl-R scans again", "warn")))
     for note in report.notes:
         if note.level == "warn":
-            found.append(line((f"  ! {words.plain(note.text, 300)}", "warn")))
-    accepted = words.accepted(report)
+            found.append(line((f"  ! {fmt.plain(note.text, 300)}", "warn")))
+    accepted = summary.accepted(report)
     found += [line(("  accepted  ", "label"), (text, "dim")) for text in accepted[:MOST_ACCEPTED]]
     if len(accepted) > MOST_ACCEPTED:
         found.append(line((f"            and {len(accepted) - MOST_ACCEPTED} more", "dim")))
@@ -159,7 +159,7 @@ def causes(state: State, known: Known, width: int, now: float) -> list[Line]:
         for cause in known.listed:
             lines += _small_cause(known, cause, width)
         return lines
-    lines += [line("  ", (piece, "head")) for piece in wrap(words.headline(report), width - 4)]
+    lines += [line("  ", (piece, "head")) for piece in wrap(summary.headline(report), width - 4)]
     if nobody(report):
         lines.append(
             line(("  nothing else can be examined until this works.   R retry   e evidence   q quit", "dim"))
@@ -170,7 +170,7 @@ def causes(state: State, known: Known, width: int, now: float) -> list[Line]:
     lines += _families(known, width)
     for note in report.notes:
         if note.level != "warn":
-            lines += labelled("  note      ", wrap(words.plain(note.text, 600), width - 13), "dim")
+            lines += labelled("  note      ", wrap(fmt.plain(note.text, 600), width - 13), "dim")
     return lines
 
 
@@ -181,8 +181,8 @@ def nobody(report: Report) -> bool:
 
 def _no_cause(state: State, known: Known, width: int) -> list[Line]:
     report = known.report
-    verdict = words.verdict(report)
-    first, *more = wrap(words.headline(report), width - len(verdict) - 8)
+    verdict = summary.verdict(report)
+    first, *more = wrap(summary.headline(report), width - len(verdict) - 8)
     lines = [Line(), line("   ", (verdict, VERDICT_STYLES.get(verdict, "head")), "   ", first)]
     lines += [line(" " * (len(verdict) + 6), piece) for piece in more]
     lines.append(Line())
@@ -207,13 +207,13 @@ def _best_numbers(report: Report) -> str:
     parts = []
     if skews:
         most = max(skews, key=lambda m: abs(m.value))
-        error = f" +/- {words.figure(most.error)}" if most.error is not None else ""
-        parts.append(f"worst skew {words.figure(most.value)}{error} {words.plain(most.unit, 10)}")
+        error = f" +/- {fmt.figure(most.error)}" if most.error is not None else ""
+        parts.append(f"worst skew {fmt.figure(most.value)}{error} {fmt.plain(most.unit, 10)}")
     if rates:
         least = min(rates, key=lambda p: p.value if p.value is not None else 0.0)
         parts.append(
-            f"slowest pair {words.figure(least.value or 0.0)} {words.plain(least.unit or '', 10)}"
-            f" ({words.plain(least.from_, 40)} -> {words.plain(least.to, 40)})"
+            f"slowest pair {fmt.figure(least.value or 0.0)} {fmt.plain(least.unit or '', 10)}"
+            f" ({fmt.plain(least.from_, 40)} -> {fmt.plain(least.to, 40)})"
         )
     return "   ".join(parts)
 
@@ -228,24 +228,24 @@ def _small_cause(known: Known, cause: Cause, width: int) -> list[Line]:
             f" {_origin(cause)}",
             key=key,
         ),
-        line(f"    {fit(words.cause_nodes(known.report, cause), width - 8).rstrip()}"),
+        line(f"    {fit(describe.cause_nodes(known.report, cause), width - 8).rstrip()}"),
     ]
-    pieces = wrap(words.title(cause), width - 6, "    ")
+    pieces = wrap(describe.title(cause), width - 6, "    ")
     return lines + [line(piece) for piece in pieces[:2]]
 
 
 def _origin(cause: Cause) -> str:
     """The check that found a cause, or that a log names it."""
-    return "log" if is_of_log(cause) else words.cause_check(cause)
+    return "log" if is_of_log(cause) else describe.cause_check(cause)
 
 
 def _cause(known: Known, cause: Cause, width: int) -> list[Line]:
     report = known.report
     check = _origin(cause)
     head = mark(cause)
-    word = words.word(cause.status)
+    word = summary.word(cause.status)
     room = width - 2 - len(head) - 1 - len(word) - 2 - len(check) - 4
-    pieces = wrap(words.title(cause), room)
+    pieces = wrap(describe.title(cause), room)
     start = len(head) + len(word) + 5
     lines = [
         line(
@@ -259,13 +259,13 @@ def _cause(known: Known, cause: Cause, width: int) -> list[Line]:
         )
     ]
     lines += [line(" " * (start - 2), (piece, "head")) for piece in pieces[1:3]]
-    remarks = [words.cause_nodes(report, cause)]
+    remarks = [describe.cause_nodes(report, cause)]
     if cause.held:
-        remarks.append(f"holds up {words.number(cause.held, 'result')}")
+        remarks.append(f"holds up {fmt.number(cause.held, 'result')}")
     if cause.confidence not in ("certain", ""):
-        remarks.append(words.plain(cause.confidence, 20))
+        remarks.append(fmt.plain(cause.confidence, 20))
     if cause.fixes:
-        remarks.append(words.number(len(cause.fixes), "fix").replace("fixs", "fixes"))
+        remarks.append(fmt.number(len(cause.fixes), "fix").replace("fixs", "fixes"))
     lines.append(line(" " * (start - 2), (fit(",  ".join(filter(None, remarks)), width - start - 2), "dim")))
     lines.append(Line())
     return lines
@@ -275,22 +275,22 @@ def _families(known: Known, width: int) -> list[Line]:
     report = known.report
     lines = []
     for row in report.families:
-        status = words.family_status(report, row, known.index)
-        who, remark = words.family_value(report, row, known.index)
+        status = families.status(report, row, known.index)
+        who, remark = families.value(report, row, known.index)
         room = max(width - 30, 10)
-        who = words.plain(who, 300)
-        text = f"{who:<16} {words.plain(remark, 300)}" if remark else who
+        who = fmt.plain(who, 300)
+        text = f"{who:<16} {fmt.plain(remark, 300)}" if remark else who
         lines.append(
             line(
                 "  ",
-                status_span(status, f"{words.word(status):<8}"),
-                f"{words.family_label(row.family):<11}{row.checks:>3}   ",
+                status_span(status, f"{summary.word(status):<8}"),
+                f"{families.label(row.family):<11}{row.checks:>3}   ",
                 (fit(text, room).rstrip(), "dim"),
                 key=("family", row.family),
             )
         )
     if lines:
-        lines.append(line(("  " + fit(words.counts_line(report), width - 4).rstrip(), "dim")))
+        lines.append(line(("  " + fit(summary.counts_line(report), width - 4).rstrip(), "dim")))
     return lines
 
 
@@ -299,9 +299,9 @@ def _families(known: Known, width: int) -> list[Line]:
 
 def cause(known: Known, item: Cause, width: int) -> list[Line]:
     """Evidence, scope, fixes, and the command that proves the fix."""
-    word, check = words.word(item.status), _origin(item)
+    word, check = summary.word(item.status), _origin(item)
     room = width - len(word) - len(check) - 14
-    title = wrap(words.title(item), room)[:4]
+    title = wrap(describe.title(item), room)[:4]
     head = (fit(title[0], room), "head")
     lines = [line(f" {mark(item)} ", status_span(item.status), "  ", head, "  ", (check, "dim"))]
     lines += [line(" " * (len(word) + 8), (text, "head")) for text in title[1:]]
@@ -314,16 +314,16 @@ def cause(known: Known, item: Cause, width: int) -> list[Line]:
     evidence, more = (evidence, []) if len(evidence) <= first + 1 else (evidence[:first], evidence[first:])
     lines += side_by_side(evidence, scope, left) if wide else evidence
     if more:
-        lines.append(line((f"   {words.number(len(more), 'more line')} below", "dim")))
+        lines.append(line((f"   {fmt.number(len(more), 'more line')} below", "dim")))
     lines += [Line(), *_fixes(known, item, width), *_verify(known, item, width)]
     if more:
         lines += [Line(), line((" seen, the rest", "label")), *more]
     if not wide:
         lines += [Line(), *scope]
     if item.why:
-        lines += labelled(" why         ", wrap(words.plain(item.why, 600), width - 15), "dim")
+        lines += labelled(" why         ", wrap(fmt.plain(item.why, 600), width - 15), "dim")
     if item.see:
-        lines.append(line((" see         ", "label"), (words.plain(item.see, 200), "dim")))
+        lines.append(line((" see         ", "label"), (fmt.plain(item.see, 200), "dim")))
     return lines
 
 
@@ -334,15 +334,15 @@ def _fixes(known: Known, item: Cause, width: int) -> list[Line]:
     for number, fix in enumerate(item.fixes):
         label = "look" if fix.kind == "look" else "fix"
         label += f" {number + 1} of {total}" if total > 1 else ""
-        pieces = wrap(words.fix_label(known.report, fix), width - 15)
+        pieces = wrap(describe.fix_label(known.report, fix), width - 15)
         lines.append(line((f" {label:<11} ", "label"), pieces[0], key=("fix", known.key_of(item), number)))
         lines += [line(" " * 13, piece) for piece in pieces[1:]]
-        for shell in words.fix_commands(fix, every=True)[:20]:
+        for shell in commands.fix_commands(fix, every=True)[:20]:
             lines += _command(shell, width)
-        for shell in words.to_paste(fix.undo)[:20]:
+        for shell in commands.to_paste(fix.undo)[:20]:
             lines += [line((" " * 13 + "undo", "label")), *_command(shell, width)]
     if not item.fixes:
-        settle = words.plain(item.settle_by or "", 400)
+        settle = fmt.plain(item.settle_by or "", 400)
         text = f"none known; to settle it: {settle}" if settle else "none known"
         lines += [line((" fix         ", "label"), piece) for piece in wrap(text, width - 15)]
     return lines
@@ -352,7 +352,7 @@ def _verify(known: Known, item: Cause, width: int) -> list[Line]:
     """The command that proves the fix, if there is one."""
     if item.verify is None:
         return []
-    first, *rest = wrap(words.command(item.verify.shell), width - 15)
+    first, *rest = wrap(commands.display(item.verify.shell), width - 15)
     head = line((" verify      ", "label"), (first, "command"), key=("verify", known.key_of(item)))
     return [head, *(line(" " * 15, (piece, "command")) for piece in rest)]
 
@@ -365,26 +365,26 @@ def _command(shell: str, width: int) -> list[Line]:
 def _evidence_of(item: Cause, width: int) -> list[Line]:
     lines = [line((" seen", "label"))]
     for text in item.seen:
-        lines += [line(piece) for piece in wrap(words.plain(text, 600), width - 2, "     ", "   ")]
+        lines += [line(piece) for piece in wrap(fmt.plain(text, 600), width - 2, "     ", "   ")]
     return lines
 
 
 def _scope(known: Known, item: Cause, width: int) -> list[Line]:
     report = known.report
     count = len(item.node_list)
-    lines = [line(("affected", "label"), f"   {words.number(count, 'node')}" if count > 1 else "")]
-    lines += [line(p) for p in wrap(words.cause_nodes(report, item), width, "  ")[:3]]
-    blocked = words.explains(report, item, known.index)
+    lines = [line(("affected", "label"), f"   {fmt.number(count, 'node')}" if count > 1 else "")]
+    lines += [line(p) for p in wrap(describe.cause_nodes(report, item), width, "  ")[:3]]
+    blocked = describe.explains(report, item, known.index)
     if blocked:
         lines.append(line(("held up by this", "label")))
         for text in blocked:
             lines += [line(p) for p in wrap(text, width, "  ")[:4]]
-    lines.append(line(("confidence  ", "label"), words.plain(item.confidence, 20)))
+    lines.append(line(("confidence  ", "label"), fmt.plain(item.confidence, 20)))
     if is_of_log(item):
-        lines.append(line(("decided by  ", "label"), words.plain(", ".join(item.checks) or "no check", 200)))
+        lines.append(line(("decided by  ", "label"), fmt.plain(", ".join(item.checks) or "no check", 200)))
         return lines
     evidence = sum(len(r.evidence) for r in results_of(known, item))
-    lines.append(line(("evidence    ", "label"), words.number(evidence, "item"), ("  (e opens)", "dim")))
+    lines.append(line(("evidence    ", "label"), fmt.number(evidence, "item"), ("  (e opens)", "dim")))
     return lines
 
 
@@ -413,25 +413,25 @@ def _result(known: Known, result: Result, width: int) -> list[Line]:
         line(
             " ",
             status_span(result.status),
-            f"  {words.plain(result.check, 60)}  {words.plain(result.target, 80)}",
+            f"  {fmt.plain(result.check, 60)}  {fmt.plain(result.target, 80)}",
             (f"  [{result.cause}]" if result.cause is not None else "", "dim"),
             key=key,
         )
     ]
     title = known.titles.get(result.check)
     if title:
-        lines += _stated("healthy", words.plain(title, 300), width, "dim")
-    lines += _stated("says", words.plain(result.summary, 600), width)
+        lines += _stated("healthy", fmt.plain(title, 300), width, "dim")
+    lines += _stated("says", fmt.plain(result.summary, 600), width)
     if result.observed is not None:
-        lines += _stated("observed", words.plain(result.observed, 600), width)
+        lines += _stated("observed", fmt.plain(result.observed, 600), width)
     if result.expected is not None:
-        source = f" ({words.plain(result.expected_from, 20)})" if result.expected_from else ""
-        lines += _stated("expected", words.plain(result.expected, 600) + source, width)
+        source = f" ({fmt.plain(result.expected_from, 20)})" if result.expected_from else ""
+        lines += _stated("expected", fmt.plain(result.expected, 600) + source, width)
     for item in result.evidence:
-        where = f"{words.plain(item.where, 60)}: " if item.where else ""
-        lines += _stated(words.plain(item.kind, 9), where + words.plain(item.what, 400), width, "command")
+        where = f"{fmt.plain(item.where, 60)}: " if item.where else ""
+        lines += _stated(fmt.plain(item.kind, 9), where + fmt.plain(item.what, 400), width, "command")
         for text in item.output.split("\n")[:200]:
-            text_ = words.escaped(text.expandtabs(4))[:2000]
+            text_ = fmt.escaped(text.expandtabs(4))[:2000]
             lines += [line("      ", (piece, "dim")) for piece in _chunks(text_, width - 8)]
         if item.truncated:
             lines.append(line(("      (cut)", "dim")))
@@ -454,7 +454,7 @@ def scan_panel(state: State, width: int) -> list[Line]:
     lines = []
     bar = max(min(40, width - 50), 8)
     for phase in state.phases[-5:]:
-        name = words.plain(phase.name, 10)
+        name = fmt.plain(phase.name, 10)
         if phase.ended is not None:
             took = phase.ended - phase.began
             lines.append(
@@ -471,7 +471,7 @@ def scan_panel(state: State, width: int) -> list[Line]:
                 )
             )
         else:
-            nodes_ = f", {words.number(phase.total, 'node')}" if phase.total else ""
+            nodes_ = f", {fmt.number(phase.total, 'node')}" if phase.total else ""
             elapsed = state.now - phase.began
             lines.append(line((f" {name:<10} ", "label"), ("." * bar, "dim"), f" {elapsed:.0f} s{nodes_}"))
     late = slow(state)
@@ -481,7 +481,7 @@ def scan_panel(state: State, width: int) -> list[Line]:
             line(
                 (" slow       ", "label"),
                 (
-                    fit(f"{words.fold(nodes[:200], 40)} {elapsed:.0f} s (usual {typical:.1f} s)", width - 14),
+                    fit(f"{fmt.fold(nodes[:200], 40)} {elapsed:.0f} s (usual {typical:.1f} s)", width - 14),
                     "warn",
                 ),
             )

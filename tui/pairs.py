@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from netdoctor.errors import InputError
-from netdoctor.report import words
+from netdoctor.report import fmt, summary
 from netdoctor.report.kept import pair_checks, pairs_of
 from netdoctor.report.model import MeasureRecord, PairRecord, Report
 from netdoctor.tui.lines import Line, fit, line, status_span
@@ -18,7 +18,7 @@ GROUP_ABOVE = 40
 GROUPS_MAX = 120
 # Units of loss and of time: more of them is worse. Of rates and sizes less is, and of what a plug-in counts.
 MORE_IS_WORSE = frozenset(["%", "ns", "us", "ms", "s"])
-_LETTER_OF_STATUS = {word: letter for letter, word in words.LETTERS.items()}
+_LETTER_OF_STATUS = {word: letter for letter, word in summary.LETTERS.items()}
 # Letters of classes; anything else is shown by its first letter.
 _CLASSES = {
     "open": ".",
@@ -146,7 +146,7 @@ def damage(report: Report, check: str) -> str:
     try:
         pairs_of(report, check)
     except InputError as error:
-        return words.plain(str(error), 300)
+        return fmt.plain(str(error), 300)
     return ""
 
 
@@ -174,7 +174,7 @@ def reading(found: Table, transpose: bool = False) -> list[str]:
     across, down = ("column", "row") if transpose else ("row", "column")
     lines = []
     for a in sorted(set(out) | set(into)):
-        name = words.fold(found.groups[a], 50)
+        name = fmt.fold(found.groups[a], 50)
         if a in out and a in into:
             what = "reaches nobody and nobody reaches it" if closed else "is in every pair that is not good"
             lines.append(f"row and column: {name} {what}")
@@ -192,7 +192,7 @@ def reading(found: Table, transpose: bool = False) -> list[str]:
         if bad[a][b] and a not in explained[0] and b not in explained[1]
     ]
     lines += [
-        f"only {words.fold(found.groups[a], 40)} -> {words.fold(found.groups[b], 40)}" for a, b in single[:4]
+        f"only {fmt.fold(found.groups[a], 40)} -> {fmt.fold(found.groups[b], 40)}" for a, b in single[:4]
     ]
     if len(single) > 4:
         lines.append(f"and {len(single) - 4} more single pairs")
@@ -206,7 +206,7 @@ def way(report: Report, check: str, path: str, width: int) -> list[Line]:
     every = paths(report, check)
     if not every:
         return []
-    where = f"over {words.plain(path, 80)}" if path in every else f"the worst of {len(every)} paths"
+    where = f"over {fmt.plain(path, 80)}" if path in every else f"the worst of {len(every)} paths"
     return [line(f" {fit(where, width - 22).rstrip()}", ("   o shows the next path", "dim"))]
 
 
@@ -241,18 +241,18 @@ def detail(report: Report, check: str, group: Sequence[str], width: int, path: s
     names = set(group)
     found = [p for p in pairs_on(report, check, path) if p.from_ in names or p.to in names]
     found.sort(key=lambda p: (*(-part for part in rank(p)), p.from_, p.to))
-    head = line(f" {words.plain(check, 60)}: {words.fold(tuple(group), 60)}")
+    head = line(f" {fmt.plain(check, 60)}: {fmt.fold(tuple(group), 60)}")
     lines = [head, *way(report, check, path, width), Line()]
     for p in found[:500]:
         ports = f"  ports {', '.join(map(str, p.ports[:12]))}" if p.ports else ""
-        value = f"  {words.figure(p.value)} {words.plain(p.unit or '', 20)}" if p.value is not None else ""
-        over = f"  over {words.plain(p.path, 80)}" if p.paths else ""
+        value = f"  {fmt.figure(p.value)} {fmt.plain(p.unit or '', 20)}" if p.value is not None else ""
+        over = f"  over {fmt.plain(p.path, 80)}" if p.paths else ""
         lines.append(
             line(
                 status_span(p.status, f" {letter(p)} "),
-                fit(f"{words.plain(p.from_, 60)} -> {words.plain(p.to, 60)}", 40),
+                fit(f"{fmt.plain(p.from_, 60)} -> {fmt.plain(p.to, 60)}", 40),
                 fit(
-                    f"  {words.plain(p.class_.replace('_', ' '), 20)}{value}{ports}{over}", width - 46
+                    f"  {fmt.plain(p.class_.replace('_', ' '), 20)}{value}{ports}{over}", width - 46
                 ).rstrip(),
                 key=("pair", p.from_, p.to),
             )
@@ -299,9 +299,9 @@ def _curves(measures: tuple[MeasureRecord, ...]) -> dict[str, list[tuple[str, Me
         targets = {target for target, _, _ in items}
         plots[name] = [
             (
-                f"{_bytes(size)}{f'  {words.plain(target, 40)}' if len(targets) > 1 else ''}"
+                f"{_bytes(size)}{f'  {fmt.plain(target, 40)}' if len(targets) > 1 else ''}"
                 if sized and size is not None
-                else words.plain(target, 60),
+                else fmt.plain(target, 60),
                 measure,
             )
             for target, size, measure in items
@@ -327,13 +327,13 @@ def bars(items: Sequence[tuple[str, MeasureRecord]], width: int) -> list[Line]:
     lines = []
     for label, m in items[:1000]:
         full = round(room * abs(m.value) / most)
-        error = f" +/- {words.figure(m.error)}" if m.error is not None else ""
+        error = f" +/- {fmt.figure(m.error)}" if m.error is not None else ""
         lines.append(
             line(
                 f"  {fit(label, left)}",
                 ("#" * full, scale.heat(m.value, m.unit) if scale else ""),
                 " " * (room - full),
-                f"  {m.value:.4g}{error} {words.plain(m.unit, 12)}",
+                f"  {m.value:.4g}{error} {fmt.plain(m.unit, 12)}",
                 key=("measure", m.name, m.target),
             )
         )

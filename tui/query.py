@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from netdoctor.errors import InputError
-from netdoctor.report.words import LETTERS
+from netdoctor.report.summary import LETTERS
 from netdoctor.tui.state import Cells, Known, natural
 
 WORDS = (

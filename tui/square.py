@@ -6,7 +6,7 @@ Lines for a given width. The cursor is a row and a column, each a node's name.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from netdoctor.report import words
+from netdoctor.report import fmt
 from netdoctor.report.model import PairRecord, Report
 from netdoctor.tui import pairs
 from netdoctor.tui.lines import Line, fit, labelled, line, status_span, wrap
@@ -48,7 +48,7 @@ def page(
         return Picture([Line(), line("   no pairs were measured.", (text, "dim"))], [])
     position = f"   {every.index(kind) + 1} of {len(every)} (tab)" if kind in every and len(every) > 1 else ""
     if kind.startswith("measure "):
-        title = line(f" {words.plain(kind, 60)}", (position, "dim"))
+        title = line(f" {fmt.plain(kind, 60)}", (position, "dim"))
         return Picture([title, Line(), *pairs.bars(pairs.curves(report).get(kind[8:], []), width)], [])
     if why := pairs.damage(report, kind):
         return Picture([Line(), *(line(piece) for piece in wrap(why, width - 4, "   "))], [])
@@ -57,8 +57,8 @@ def page(
     square = _Square(found, scale if values else None, transpose, width)
     a, b = square.cursor(row, column)
     way = f"   {'column connects to row' if transpose else 'row connects to column'}"
-    unit = f" in {words.plain(square.unit, 12)}" if values and square.unit else ""
-    title = line(f" {words.plain(kind, 60)}{unit}", (f"{position}{way}{square.beyond(b)}", "dim"))
+    unit = f" in {fmt.plain(square.unit, 12)}" if values and square.unit else ""
+    title = line(f" {fmt.plain(kind, 60)}{unit}", (f"{position}{way}{square.beyond(b)}", "dim"))
     readings = _readings(found, transpose, width)
     long = len(readings) > 2
     lines = [title, *pairs.way(report, kind, path, width), *square.heads(b), *square.rows(a, b)]
@@ -68,7 +68,7 @@ def page(
     below = [line((f" {_legend(found, scale if values else None)}", "dim"))]
     if a is not None and b is not None:
         below.append(square.pair(a, b))
-    more = line((f"           and {words.number(len(readings) - 1, 'more line')} below the square", "dim"))
+    more = line((f"           and {fmt.number(len(readings) - 1, 'more line')} below the square", "dim"))
     return Picture(
         [*lines, Line(), *readings] if long else lines, [*below, *([readings[0], more] if long else readings)]
     )
@@ -89,9 +89,9 @@ class _Square:
     def __init__(self, found: Table, scale: Scale | None, transpose: bool, width: int) -> None:
         """scale: of the values to show, None for statuses."""
         self.found, self.scale, self.transpose, self.width = found, scale, transpose, width
-        self.names = [words.fold(g, 24) if len(g) > 1 else words.plain(g[0], 60) for g in found.groups]
+        self.names = [fmt.fold(g, 24) if len(g) > 1 else fmt.plain(g[0], 60) for g in found.groups]
         if found.rest:
-            self.names[-1] = words.number(len(found.groups[-1]), "other node")
+            self.names[-1] = fmt.number(len(found.groups[-1]), "other node")
         common = _common(self.names)
         self.tails = [name[common:] or name for name in self.names]
         if any(len(group) > 1 for group in found.groups):  # names of groups say nothing when they are cut
@@ -184,21 +184,17 @@ class _Square:
             itself = a == b and len(one) == 1
             from_, to = (self.names[b], self.names[a]) if self.transpose else (self.names[a], self.names[b])
             text = (
-                f"{words.plain(one[0], 60)} is the node itself"
-                if itself
-                else f"{from_} -> {to}: not measured"
+                f"{fmt.plain(one[0], 60)} is the node itself" if itself else f"{from_} -> {to}: not measured"
             )
             return line((" pair     ", "label"), fit(text, self.width - 10))
         value = (
-            f"   {words.figure(pair.value)} {words.plain(pair.unit or '', 20)}"
-            if pair.value is not None
-            else ""
+            f"   {fmt.figure(pair.value)} {fmt.plain(pair.unit or '', 20)}" if pair.value is not None else ""
         )
         ports = f"   ports {', '.join(map(str, pair.ports[:12]))}" if pair.ports else ""
-        over = f"   over {words.plain(pair.path, 80)}" if pair.path else ""
+        over = f"   over {fmt.plain(pair.path, 80)}" if pair.path else ""
         groups = "   the worst of these groups" if len(one) * len(other) > 1 else ""
-        text = f"{words.plain(pair.from_, 60)} -> {words.plain(pair.to, 60)}   "
-        class_ = words.plain(pair.class_.replace("_", " "), 20)
+        text = f"{fmt.plain(pair.from_, 60)} -> {fmt.plain(pair.to, 60)}   "
+        class_ = fmt.plain(pair.class_.replace("_", " "), 20)
         rest = self.width - 10 - len(text) - len(class_)
         return line(
             (" pair     ", "label"),
@@ -226,9 +222,9 @@ def _legend(found: Table, scale: Scale | None) -> str:
     every = [p for row in found.worst for p in row if p is not None]
     if scale is not None:
         unit = next((p.unit for p in every if p.unit), "")
-        least, most = words.figure(scale.low), words.figure(scale.high)
-        return f"least {least}, most {most} {words.plain(unit, 20)}   v status   = itself"
-    classes = dict.fromkeys((pairs.letter(p), words.plain(p.class_.replace("_", " "), 20)) for p in every)
+        least, most = fmt.figure(scale.low), fmt.figure(scale.high)
+        return f"least {least}, most {most} {fmt.plain(unit, 20)}   v status   = itself"
+    classes = dict.fromkeys((pairs.letter(p), fmt.plain(p.class_.replace("_", " "), 20)) for p in every)
     more = "   v values" if any(p.value is not None for p in every) else ""
     return (
         "   ".join([f"{mark} {word}" for mark, word in classes] + ["= itself", "blank not measured"]) + more

@@ -15,7 +15,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from netdoctor.errors import InputError
-from netdoctor.report import words
+from netdoctor.report import fmt
 from netdoctor.report.diff import diff
 from netdoctor.report.model import Cause, Report, Result
 from netdoctor.tui import compare, frame, nodes, pages, pairs, square, where
@@ -315,9 +315,9 @@ class Stage(App[None], inherit_bindings=False):
         if self.runner is not None and self.bad_input:
             editor = self.runner.editor()
             if editor is not None:
-                keys.append(f"enter opens {words.plain(editor[0], 60)} in your editor")
+                keys.append(f"enter opens {fmt.plain(editor[0], 60)} in your editor")
             if self.runner.formats:
-                keys.append(f"tab reads it as another format than {words.plain(self.runner.formats[0], 20)}")
+                keys.append(f"tab reads it as another format than {fmt.plain(self.runner.formats[0], 20)}")
         if self.runner is not None:
             keys.append("R reads again and scans")
         return [*keys, "q quit"]
@@ -329,9 +329,9 @@ class Stage(App[None], inherit_bindings=False):
         try:
             changed = diff(self.base, report)
         except InputError as error:  # pairs that are damaged in their file
-            return [Line(), line(f"   {words.plain(str(error), 300)}")]
+            return [Line(), line(f"   {fmt.plain(str(error), 300)}")]
         lines = compare.page(changed, self.base, report, width, changes_only=changes_only)
-        base, other = f" base: {words.plain(self.base_name, 100)}", "   (b chooses another)"
+        base, other = f" base: {fmt.plain(self.base_name, 100)}", "   (b chooses another)"
         return [line((base + other if len(base + other) < width else base, "dim")), *lines]
 
     def draw_matrix(self) -> None:
@@ -396,7 +396,7 @@ class Stage(App[None], inherit_bindings=False):
     def _below(self) -> str:
         """That there is more of the page than can be seen, '' when there is not."""
         more = self.page.below if self.page.display else 0
-        return f"{words.number(more, 'more line')} below" if more else ""
+        return f"{fmt.number(more, 'more line')} below" if more else ""
 
     def _mode(self) -> str:
         """What the keys are for: a key of FOOTERS."""
@@ -423,7 +423,7 @@ class Stage(App[None], inherit_bindings=False):
 
     def say(self, text: str) -> None:
         """One line of our own above the keys; the next key takes it away."""
-        self.status = words.plain(text, 400)
+        self.status = fmt.plain(text, 400)
         if self.drawn:
             self.draw_bars()
 

@@ -1,6 +1,6 @@
 """What is known, as a fold over events, and what follows from it: rows, groups, order. Nothing here draws.
 
-A status is its letter (see `netdoctor.report.words.LETTERS`); two more stand in a matrix that is being
+A status is its letter (see `netdoctor.report.summary.LETTERS`); two more stand in a matrix that is being
 filled: ``~`` for a result that is under way and a space for one that has not begun.
 """
 
@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from string import digits
 
-from netdoctor.report import words
+from netdoctor.report import fmt, summary
 from netdoctor.report.model import Cause, Report, Result, TargetRecord
+from netdoctor.report.results import Index
 from netdoctor.tui.events import Began, Ended, Event, Failed, NodeDone, Phase
 
 # Badness of letters, worst last; a cell that waits for its first value says least.
@@ -87,7 +88,7 @@ class State:
     def verdict(self) -> str:
         if self.report is None:
             return "SCANNING" if self.scanning else "NO REPORT"
-        return words.verdict(self.report)
+        return summary.verdict(self.report)
 
 
 def fold(state: State, events: Iterable[Event]) -> State:
@@ -111,7 +112,7 @@ def fold(state: State, events: Iterable[Event]) -> State:
             answered = dict(state.answered) if answered is None else answered
             answered[event.node] = event.at
             if event.text:
-                text = f"{words.plain(event.node, 60)} {words.plain(event.text, 60)}"
+                text = f"{fmt.plain(event.node, 60)} {fmt.plain(event.text, 60)}"
                 state = replace(
                     state,
                     troubled=(*state.troubled, event.node),
@@ -183,9 +184,9 @@ def _running(cells: Cells, event: Began) -> str:
     checks = "all checks"
     if event.requested:
         more = f" +{len(event.requested) - 1}" if len(event.requested) > 1 else ""
-        checks = f"{words.plain(event.requested[0], 40)}{more}"
+        checks = f"{fmt.plain(event.requested[0], 40)}{more}"
     few = len(event.nodes) < len(cells.nodes) or len(event.nodes) == 1
-    return f"{checks} on {words.fold(event.nodes[:200], 40) if few else f'all {len(event.nodes)} nodes'}"
+    return f"{checks} on {fmt.fold(event.nodes[:200], 40) if few else f'all {len(event.nodes)} nodes'}"
 
 
 def _busy(cells: Cells, event: Began) -> frozenset[int]:
@@ -329,7 +330,7 @@ class Known:
 
     def __init__(self, report: Report, log: Sequence[Cause] = ()) -> None:
         self.report = report
-        self.index = words.Index(report)
+        self.index = Index(report)
         self.listed = sorted((*report.causes, *log), key=lambda cause: cause.status != "fail")
         self.causes: dict[int, Cause] = {cause.id: cause for cause in self.listed}
         self.by_key = keyed(self.listed)

@@ -120,7 +120,7 @@ def run_baseline(args: argparse.Namespace) -> int:
 
 
 def _save(args: argparse.Namespace) -> None:
-    from netdoctor.report import baselines, words
+    from netdoctor.report import baselines, fmt
     from netdoctor.report.save import load
 
     report = load(args.report)
@@ -129,8 +129,8 @@ def _save(args: argparse.Namespace) -> None:
             f"{args.report}: is {'redacted' if report.run.redacted else 'not yours'}; take your own"
         )
     runs = baselines.save(args.name, report)
-    known = f", {words.number(len(report.causes), 'cause')} known" if report.causes else ""
-    sys.stdout.write(f"{args.name}: {words.number(runs, 'run')}, the newest {_told(report)}{known}\n")
+    known = f", {fmt.number(len(report.causes), 'cause')} known" if report.causes else ""
+    sys.stdout.write(f"{args.name}: {fmt.number(runs, 'run')}, the newest {_told(report)}{known}\n")
     if runs < 3:
         sys.stdout.write(
             "three runs or more tell how much its values scatter; until then defaults are used\n"
@@ -138,19 +138,19 @@ def _save(args: argparse.Namespace) -> None:
 
 
 def _told(report: "Report") -> str:
-    from netdoctor.report import words
+    from netdoctor.report import fmt, summary
 
-    when = words.plain(report.run.finished[:16].replace("T", " "), 20)
-    nodes = words.number(len(report.matrix.nodes), "node")
-    return f"{when} {words.verdict(report)}, {nodes}, profile {words.plain(report.run.profile, 20)}"
+    when = fmt.plain(report.run.finished[:16].replace("T", " "), 20)
+    nodes = fmt.number(len(report.matrix.nodes), "node")
+    return f"{when} {summary.verdict(report)}, {nodes}, profile {fmt.plain(report.run.profile, 20)}"
 
 
 def _list(args: argparse.Namespace) -> None:
-    from netdoctor.report import baselines, words
+    from netdoctor.report import baselines, fmt
     from netdoctor.report.save import load
 
     for one in baselines.listed():
-        runs = words.number(len(one.files), "run")
+        runs = fmt.number(len(one.files), "run")
         try:
             told = f"the newest {_told(load(one.files[0]))}"
         except InputError as error:
@@ -159,7 +159,7 @@ def _list(args: argparse.Namespace) -> None:
 
 
 def _show(args: argparse.Namespace) -> None:
-    from netdoctor.report import bands, baselines, words
+    from netdoctor.report import bands, baselines, describe, fmt, summary
 
     found = baselines.find(args.name)
     runs = baselines.runs(baselines.FOLDER / found.name)
@@ -167,7 +167,7 @@ def _show(args: argparse.Namespace) -> None:
         sys.stdout.write(f"run    {_told(report)}   {file}\n")
     for cause in {c.fingerprint: c for run in runs for c in run.causes}.values():
         sys.stdout.write(
-            f"known  {words.word(cause.status)} {words.cause_check(cause)} {words.title(cause)}\n"
+            f"known  {summary.word(cause.status)} {describe.cause_check(cause)} {describe.title(cause)}\n"
         )
     learnt = bands.learn(runs)
     by_name: dict[tuple[str, str], list[bands.Band]] = {}
@@ -176,13 +176,13 @@ def _show(args: argparse.Namespace) -> None:
             # The sizes of an all-reduce are one line.
             by_name.setdefault((key[0].rstrip("0123456789").rstrip("."), one.unit), []).append(learnt[key])
     for (name, unit), alike in by_name.items():
-        said = f"{words.number(len(alike), 'value')}, +/- {words.plain(bands.noise(alike, unit), 40)}"
-        sys.stdout.write(f"noise  {words.plain(name, 60):<24} {said}\n")
+        said = f"{fmt.number(len(alike), 'value')}, +/- {fmt.plain(bands.noise(alike, unit), 40)}"
+        sys.stdout.write(f"noise  {fmt.plain(name, 60):<24} {said}\n")
     if len(runs) < 2:
         sys.stdout.write("noise  defaults, as one run does not tell: rates 20 %, loss 0.5 %, times half\n")
 
 
 def _remove(args: argparse.Namespace) -> None:
-    from netdoctor.report import baselines, words
+    from netdoctor.report import baselines, fmt
 
-    sys.stdout.write(f"{args.name}: {words.number(baselines.remove(args.name), 'run')} removed\n")
+    sys.stdout.write(f"{args.name}: {fmt.number(baselines.remove(args.name), 'run')} removed\n")

@@ -184,7 +184,7 @@ def run(args: argparse.Namespace) -> int:
 def _gate(args: argparse.Namespace) -> int:
     from netdoctor import scanning
     from netdoctor.inventory.nodeset import fold
-    from netdoctor.report import words
+    from netdoctor.report import fmt
     from netdoctor.scanning.gate import Act
 
     if args.facts and args.max_age is not None:
@@ -202,7 +202,7 @@ def _gate(args: argparse.Namespace) -> int:
         if look.decision.act is Act.EXCLUDE and not look.late:
             targets = tuple(t for t in plan.inventory.targets if t.id in look.decision.nodes)
             bad = [t.id for t in plan.inventory.targets if t not in targets]
-            who = words.number(len(bad), "node") if args.redact else fold(bad, 60)
+            who = fmt.number(len(bad), "node") if args.redact else fold(bad, 60)
             _say(f"{look.decision.why} with {who}; looks at the others by themselves")
             first = look
             try:
@@ -424,7 +424,7 @@ def _refused(args: argparse.Namespace, look: _Look) -> int:
 
 
 def _start(args: argparse.Namespace, report: "Report", there: _There, nodes: Sequence[str]) -> int:
-    from netdoctor.report import words
+    from netdoctor.report import fmt, summary
 
     if args.hosts_out is not None and not args.dry_run:
         from netdoctor.report.save import write_whole
@@ -440,7 +440,7 @@ def _start(args: argparse.Namespace, report: "Report", there: _There, nodes: Seq
     kept = [name for name, value in planned.items() if own.get(name, value) != value]
     # Nothing of the cluster is told of by name where the report is not to either.
     shown, here = (dict.fromkeys(found, "...") if args.redact else found for found in (planned, own))
-    parts = [f"{words.verdict(report)}, {_starts(args)} on {words.number(len(nodes), 'node')}"]
+    parts = [f"{summary.verdict(report)}, {_starts(args)} on {fmt.number(len(nodes), 'node')}"]
     parts += [f"sets {' '.join(f'{name}={shown[name]}' for name in new)}"] if new else []
     parts += (
         [f"keeps your {', '.join(f'{name}={here[name]} (measured: {shown[name]})' for name in kept)}"]

@@ -171,7 +171,7 @@ def _table(targets: "Sequence[Target]") -> Iterator[str]:
 
 def _pick(args: argparse.Namespace) -> int:
     """Write the good or the bad hosts of a report, and say on stderr who is in neither list."""
-    from netdoctor.report import words
+    from netdoctor.report import fmt, summary
     from netdoctor.report.formats import hosts
     from netdoctor.report.save import load
 
@@ -182,11 +182,13 @@ def _pick(args: argparse.Namespace) -> int:
         raise InputError(f"{path}: a redacted report names no node that could be logged in to")
     part = report.verdict.part
     if part is not None and args.verb == "good":
-        raise InputError(f"{path}: only {words.part_text(part)} were looked at: no node is known to be good")
+        raise InputError(
+            f"{path}: only {summary.part_text(part)} were looked at: no node is known to be good"
+        )
     listed = path != LAST or not words_said
     targets = hosts.targets(report) if listed else list(_inventory(args, words_said).targets)
     kinds = _kinds(report, [target.id for target in targets])
-    when = words.plain(report.run.finished, 40)
+    when = fmt.plain(report.run.finished, 40)
     _tell([f"{path}, {when}: {', '.join(f'{len(ids)} {kind}' for kind, ids in kinds.items() if ids)}"])
     chosen = set(kinds[args.verb])
     left_out = len(targets) - len(chosen) if args.verb == "good" else len(chosen)

@@ -201,11 +201,11 @@ def _last_line(report: "Report | None") -> str:
     """What stays in the terminal when the screens are gone: the verdict, and where the report is."""
     if report is None:
         return ""
-    from netdoctor.report import words
+    from netdoctor.report import fmt, summary
 
-    causes = f", {words.number(len(report.causes), 'cause')}" if report.causes else ""
-    saved = words.plain(report.run.saved_to or "", 300)
-    return f"{words.verdict(report)}{causes}{f'; {saved}' if saved else ''}\n"
+    causes = f", {fmt.number(len(report.causes), 'cause')}" if report.causes else ""
+    saved = fmt.plain(report.run.saved_to or "", 300)
+    return f"{summary.verdict(report)}{causes}{f'; {saved}' if saved else ''}\n"
 
 
 def _check_places(

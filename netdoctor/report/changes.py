@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from netdoctor.jsontext import encode
-from netdoctor.report import words
+from netdoctor.report import describe, fmt, summary
 from netdoctor.report.diff import Change, Diff, Moved
 from netdoctor.report.model import Cause, Report
 from netdoctor.text import inert_line
@@ -22,8 +22,8 @@ def text(
 ) -> str:
     """The changes for people, the worst first. runs: how many the older side has; names: of the two sides."""
     lines = [
-        f"{words.plain(names[0], 200)}   {_side(before)}{f', newest of {runs} runs' if runs > 1 else ''}",
-        f"{words.plain(names[1], 200)}   {_side(now)}",
+        f"{fmt.plain(names[0], 200)}   {_side(before)}{f', newest of {runs} runs' if runs > 1 else ''}",
+        f"{fmt.plain(names[1], 200)}   {_side(now)}",
         "",
     ]
     rows = list(_rows(found, before, now))
@@ -70,8 +70,8 @@ def as_json(found: Diff, before: Report, now: Report, *, runs: int = 1, names: t
 
 
 def _side(report: Report) -> str:
-    when = words.plain(report.run.finished[:16].replace("T", " "), 20)
-    return f"{when}   {words.verdict(report)}   profile {words.plain(report.run.profile, 20)}"
+    when = fmt.plain(report.run.finished[:16].replace("T", " "), 20)
+    return f"{when}   {summary.verdict(report)}   profile {fmt.plain(report.run.profile, 20)}"
 
 
 def _side_data(report: Report, name: str) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def _rows(found: Diff, before: Report, now: Report) -> Iterator[tuple[str, str]]
         yield from _facts(found, now)
     yield from (("WORSE", _cause("[new]", c, now)) for c in found.new)
     if found.verdict_worse:
-        yield "WORSE", f"{'verdict':<{_MARK}}{words.verdict(before)} -> {words.verdict(now)}"
+        yield "WORSE", f"{'verdict':<{_MARK}}{summary.verdict(before)} -> {summary.verdict(now)}"
     yield from (("WORSE", _change(c, now)) for c in _not_told(found.worse, found.new, now))
     yield from _values("WORSE", [m for m in found.moved if m.is_worse])
     yield from (("BETTER", _cause("[healed]", c, before)) for c in found.healed)
@@ -116,18 +116,18 @@ def _rows(found: Diff, before: Report, now: Report) -> Iterator[tuple[str, str]]
 
 
 def _names(what: str, names: Sequence[str]) -> str:
-    return words.fold(names) if what == "HOSTS" else words.plain(", ".join(names), 300)
+    return fmt.fold(names) if what == "HOSTS" else fmt.plain(", ".join(names), 300)
 
 
 def _cause(mark: str, cause: Cause, report: Report) -> str:
-    check = words.cause_check(cause)
-    return f"{mark:<{_MARK}}{words.word(cause.status):<{_STATUS}}{check:<16} {words.title(cause)}"
+    check = describe.cause_check(cause)
+    return f"{mark:<{_MARK}}{summary.word(cause.status):<{_STATUS}}{check:<16} {describe.title(cause)}"
 
 
 def _change(change: Change, now: Report) -> str:
-    nodes = words.nodes_text(now, change.nodes)
+    nodes = fmt.nodes_text(now, change.nodes)
     went = f"{change.before} -> {change.now}"
-    said = f"{words.plain(change.check, 60):<16} {nodes} {words.plain(change.summary)}".rstrip()
+    said = f"{fmt.plain(change.check, 60):<16} {nodes} {fmt.plain(change.summary)}".rstrip()
     return f"{went:<{_MARK + _STATUS}}{said}"
 
 
@@ -148,21 +148,19 @@ def _values(label: str, moved: Sequence[Moved]) -> Iterator[tuple[str, str]]:
     for name, alike in by_name.items():
         shown = alike if len(alike) <= 4 else alike[:1]
         for one in shown:
-            yield label, _value(one, f"{words.plain(name, 40)} {words.plain(one.target, 120)}")
+            yield label, _value(one, f"{fmt.plain(name, 40)} {fmt.plain(one.target, 120)}")
         if len(alike) > len(shown):
             rest = alike[len(shown) :]
             ends = [one.target.replace(" -> ", "->") for one in rest]
-            where = (
-                "; ".join(words.pairs_text(ends)) if all("->" in end for end in ends) else words.fold(ends)
-            )
+            where = "; ".join(fmt.pairs_text(ends)) if all("->" in end for end in ends) else fmt.fold(ends)
             yield (
                 label,
-                f"{'moved':<{_MARK}}{words.plain(name, 40)} {len(rest)} more, less than that: {where}",
+                f"{'moved':<{_MARK}}{fmt.plain(name, 40)} {len(rest)} more, less than that: {where}",
             )
 
 
 def _value(one: Moved, what: str) -> str:
-    unit = words.plain(one.unit, 12)
+    unit = fmt.plain(one.unit, 12)
     share = f"  {one.ratio:+.0%}" if one.before else ""
     band = f"{one.band / abs(one.before):.0%}" if one.before and one.band else f"{_three(one.band)} {unit}"
     learnt = f"of {one.runs} runs" if one.runs > 1 else "by default"
@@ -174,13 +172,13 @@ def _value(one: Moved, what: str) -> str:
 
 def _three(value: float) -> str:
     """A figure with three digits that count, and all of a number that is counted."""
-    return f"{value:.3g}" if abs(value) < 1000 else words.figure(value)
+    return f"{value:.3g}" if abs(value) < 1000 else fmt.figure(value)
 
 
 def _facts(found: Diff, now: Report) -> Iterator[tuple[str, str]]:
     for fact in found.facts[:SHOWN]:
-        nodes = words.nodes_text(now, fact.nodes)
-        went = f"{words.plain(fact.before, 80)} -> {words.plain(fact.now, 80)}"
-        yield "FACTS", f"{words.plain(fact.fact, 40):<16} {nodes}   {went}"
+        nodes = fmt.nodes_text(now, fact.nodes)
+        went = f"{fmt.plain(fact.before, 80)} -> {fmt.plain(fact.now, 80)}"
+        yield "FACTS", f"{fmt.plain(fact.fact, 40):<16} {nodes}   {went}"
     if len(found.facts) > SHOWN:
         yield "FACTS", f"and {len(found.facts) - SHOWN} more: -o json"

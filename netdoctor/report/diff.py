@@ -6,7 +6,7 @@ from typing import Any
 
 from netdoctor.report import bands
 from netdoctor.report.model import Cause, Report
-from netdoctor.report.words import LETTERS
+from netdoctor.report.summary import LETTERS
 
 # Badness in which "worse" and "better" are meant; skip and blocked say nothing about the node.
 _BAD = {"pass": 0, "warn": 1, "unknown": 2, "fail": 3}

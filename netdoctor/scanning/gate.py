@@ -12,7 +12,7 @@ from netdoctor.check import Profile
 from netdoctor.facts.software import Job
 from netdoctor.inventory.nodeset import fold
 from netdoctor.options import Group, of_group
-from netdoctor.report import words
+from netdoctor.report import describe, summary
 from netdoctor.report.kept import of as facts_kept
 from netdoctor.report.model import Report
 from netdoctor.scanning.merging import listed_as, other_job
@@ -61,9 +61,9 @@ class Decision:
 def decide(report: Report, rules: Rules) -> Decision:
     """What the report lets happen. Whatever is not known to be good refuses."""
     verdict = report.verdict
-    start = Decision(act=Act.START, nodes=tuple(listed_as(report.run.replay)), why=words.verdict(report))
+    start = Decision(act=Act.START, nodes=tuple(listed_as(report.run.replay)), why=summary.verdict(report))
     warned = " with warnings (--fail-on warn)" if verdict.exit_code == 4 else ""
-    refuse = Decision(act=Act.REFUSE, code=verdict.exit_code or 5, why=f"{words.verdict(report)}{warned}")
+    refuse = Decision(act=Act.REFUSE, code=verdict.exit_code or 5, why=f"{summary.verdict(report)}{warned}")
     if report.run.ended_by == "interrupt":
         return Decision(act=Act.REFUSE, code=verdict.exit_code or 130, why="interrupted")
     if verdict.fail_on == "never" or verdict.state in ("ready", "partial_pass"):
@@ -87,14 +87,14 @@ def _without(report: Report, rules: Rules) -> Decision:
     """The good nodes, to be looked at by themselves: among them other things may hold than among all."""
 
     def refuse(why: str) -> Decision:
-        text = f"{words.verdict(report)}, and nobody can be left out: {why}"
+        text = f"{summary.verdict(report)}, and nobody can be left out: {why}"
         return Decision(act=Act.REFUSE, code=report.verdict.exit_code or 5, why=text)
 
     if report.verdict.part is not None or not report.run.complete:
         return refuse("only a part was looked at")
     for cause in report.causes:
         if cause.status == "fail" and not cause.node_list:
-            return refuse(f"this is no single node's: {words.title(cause)}")
+            return refuse(f"this is no single node's: {describe.title(cause)}")
     good = set(report.healthy_nodes) | (set(report.undecided_nodes) if rules.on_undecided else set())
     listed = list(listed_as(report.run.replay))
     left = tuple(node for node in listed if node in good)
@@ -105,7 +105,7 @@ def _without(report: Report, rules: Rules) -> Decision:
         bad = fold([node for node in listed if node not in good], NAMED)
         return refuse(f"without {bad} {len(left)} of {len(listed)} are left, and --min-nodes is {least}")
     code = report.verdict.exit_code or 5
-    return Decision(act=Act.EXCLUDE, code=code, nodes=left, why=words.verdict(report))
+    return Decision(act=Act.EXCLUDE, code=code, nodes=left, why=summary.verdict(report))
 
 
 def stale(report: Report, plan: Plan, *, now: float, max_age_s: float, touched: Mapping[str, float]) -> str:

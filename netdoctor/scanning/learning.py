@@ -10,7 +10,7 @@ from netdoctor.engine.run import judge_facts
 from netdoctor.errors import InputError
 from netdoctor.facts.expected import ABSENT, RecordedExpectations
 from netdoctor.inventory.nodeset import fold
-from netdoctor.report import words
+from netdoctor.report import fmt, summary
 from netdoctor.report.model import Report
 from netdoctor.scanning.expecting import GROUP, VALUE_MAX, keys_of
 from netdoctor.scanning.merging import every_check
@@ -69,8 +69,8 @@ def write(report: Report, known: Registry, source: Path, by: str | None = None) 
             (shared if len(parts) < 2 or len(whole) < 2 else own).append((one, whole, spread))
     lines = [
         f"# What nodes should have: netdoctor scan --expect FILE. Written from {clean(str(source), 200)},",
-        f"# the scan of {clean(report.run.finished[:16], 40)}: {words.number(len(nodes), 'node')}, "
-        f"{words.verdict(report)}. Edit it: a list means that any of its values will do, * any characters.",
+        f"# the scan of {clean(report.run.finished[:16], 40)}: {fmt.number(len(nodes), 'node')}, "
+        f"{summary.verdict(report)}. Edit it: a list means that any of its values will do, * any characters.",
     ]
     table = ""
     for (key, of), whole, _ in shared:
@@ -127,7 +127,7 @@ def _line(name: str, of: str, spread: Spread, kind: type) -> str:
         written = None if value is None else _value(value, kind)
         if written is not None:
             count = len(nodes)
-            return f"{key} = {written}  # of {words.number(count, 'node')}"
+            return f"{key} = {written}  # of {fmt.number(count, 'node')}"
     sides = (
         f"{'not readable' if value is None else clean(value, 60)} on {fold(mine, FOLD_LIMIT)}"
         for value, mine in sorted(spread.items(), key=lambda item: -len(item[1]))

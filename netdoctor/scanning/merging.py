@@ -18,7 +18,7 @@ from netdoctor.facts.host import MEET
 from netdoctor.facts.software import PYTHON_PLACES, Job
 from netdoctor.inventory.nodeset import fold
 from netdoctor.options import OPTIONS
-from netdoctor.report import LAST, words
+from netdoctor.report import LAST, fmt, summary
 from netdoctor.report.kept import of as facts_kept
 from netdoctor.report.model import Note, Report
 from netdoctor.scanning.plan import Plan, part
@@ -62,7 +62,7 @@ def merged(
     facts = _facts(report, outcome, [target.id for target in targets], moved)
     again = judge_facts(facts, every, nodes, report.run.ended_by)
     now = rfc3339(time.time())
-    shown = words.number(len(outcome.judgement.nodes), "node")
+    shown = fmt.number(len(outcome.judgement.nodes), "node")
     what = ", ".join(checks) if len(checks) <= 6 else f"{len(checks)} checks"
     remarks = told(plan.transport.notes, WHOSE.get(request.via, SETTINGS))
     notes = list(dict.fromkeys([*kept(report, TAKEN), *kept(report, SETTINGS), *remarks]))
@@ -128,7 +128,7 @@ def into(report: Report, plan: Plan, outcome: Outcome, shown: Report) -> tuple[R
     ids = [check.id for check in plan.checks]
     moved = _moved(report, plan)
     whole = merged(report, replace(plan, request=then), outcome, union, ids, moved)
-    says = f"{words.verdict(whole)}, {whole.verdict.headline}"
+    says = f"{summary.verdict(whole)}, {whole.verdict.headline}"
     return _noted(shown, f"{place} has this beside the rest: {says}"), whole
 
 
@@ -153,7 +153,7 @@ def _apart(report: Report, plan: Plan, outcome: Outcome) -> str:
     if listed_as(report.run.replay).keys() != listed_as(options).keys():
         return "other nodes are listed now"
     if moved:
-        return f"listed differently now: {fold(sorted(moved), words.FOLD_LIMIT)}"
+        return f"listed differently now: {fold(sorted(moved), fmt.FOLD_LIMIT)}"
     if options["options"].get("python") != report.run.replay.get("options", {}).get("python"):
         return "--python is another one"
     if other := other_job(facts_kept(report.facts).cluster_fact("job"), plan.job):

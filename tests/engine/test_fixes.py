@@ -23,7 +23,7 @@ from netdoctor.model import (
     placed,
     run,
 )
-from netdoctor.report import words
+from netdoctor.report import commands, describe
 from netdoctor.report.formats.json_ import dumps, from_dict, loads, to_dict
 from netdoctor.report.formats.text import render
 from netdoctor.report.model import Report
@@ -92,7 +92,7 @@ def test_what_only_looks_is_no_fix_and_takes_no_effect() -> None:
     report = told(
         look("read it", "cat /proc/x"), run("heal it", "heal", undo="unheal"), in_job("or so", "y=1")
     )
-    label, heal, other = (words.fix_label(report, fix) for fix in report.causes[0].fixes)
+    label, heal, other = (describe.fix_label(report, fix) for fix in report.causes[0].fixes)
     assert label == "on n1; read it"
     assert heal == "on n1, no root, at once, survives reboot; heal it"
     assert other == "in the job's environment or script, no root, next launch; or so"
@@ -125,7 +125,7 @@ def test_a_scan_in_a_fix_is_that_of_this_report() -> None:
 
 def test_what_is_lost_is_said_where_the_fix_is_and_in_the_script() -> None:
     report = told(run("end it", "kill 7", risk="high", loses="what it was computing"))
-    assert "risk high, loses what it was computing; end it" in words.fix_label(
+    assert "risk high, loses what it was computing; end it" in describe.fix_label(
         report, report.causes[0].fixes[0]
     )
     script = fixes_script(report, report.causes)
@@ -149,7 +149,7 @@ def test_what_must_be_installed_first_is_said(shell: str, needs: list[str]) -> N
     report = told(look("read it", shell))
     [fix] = report.causes[0].fixes
     assert list(fix.needs) == needs
-    assert all(need in words.fix_label(report, fix) for need in needs)
+    assert all(need in describe.fix_label(report, fix) for need in needs)
 
 
 def test_later_fixes_are_comments_however_harmless() -> None:
@@ -209,7 +209,7 @@ def test_a_hostile_name_stays_a_word_of_the_guard() -> None:
         guarded("echo ran", {name: [name, f"{name}.example.com", f".{name}"]}) for name in HOSTILE.values()
     ]
     assert parses("\n".join(lines))
-    assert all(words.command(line) == line for line in lines)
+    assert all(commands.display(line) == line for line in lines)
     assert "ran" not in on_machine("laptop", "10.0.0.7", "\n".join(lines))
 
 
@@ -220,7 +220,7 @@ def test_the_console_line_of_a_scan_parses_and_names_the_node(shell: str) -> Non
     assert subprocess.run([shell, "-n", "-c", command.shell], check=False).returncode == 0
     assert command.inner == "usermod -s /bin/bash root"
     assert "*' n1 '*|*' n1.'*|*' 10.85.0.1 '*)" in command.shell
-    assert "on the console of n1, root" in words.fix_label(report, report.causes[0].fixes[0])
+    assert "on the console of n1, root" in describe.fix_label(report, report.causes[0].fixes[0])
 
 
 def test_a_report_from_before_kinds_is_read_as_what_it_meant() -> None:

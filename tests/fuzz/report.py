@@ -29,7 +29,7 @@ from netdoctor.check import Profile
 from netdoctor.errors import InputError
 from netdoctor.facts.base import Why
 from netdoctor.facts.host import Login
-from netdoctor.report import words
+from netdoctor.report import commands
 from netdoctor.report.foreign import MARK
 from netdoctor.report.formats.json_ import loads, to_dict
 from netdoctor.report.model import Report
@@ -326,9 +326,11 @@ def assert_inert(text: str) -> None:
     assert found is None, f"{found[0]!a} in {text[max(found.start() - 60, 0) :][:120]!a}"
 
 
-def commands(report: Report) -> list[str]:
+def all_commands(report: Report) -> list[str]:
     """Every line of a report that is printed to be pasted."""
-    found = [line for c in report.causes for fix in c.fixes for line in words.fix_commands(fix, every=True)]
+    found = [
+        line for c in report.causes for fix in c.fixes for line in commands.fix_commands(fix, every=True)
+    ]
     return found + [cause.verify.shell for cause in report.causes if cause.verify]
 
 
@@ -336,7 +338,7 @@ def assert_marked(report: Report) -> None:
     """Nothing of a stranger's report passes for ours."""
     assert report.run.foreign
     assert not report.run.replay
-    for shell in commands(report):
+    for shell in all_commands(report):
         assert shell.startswith(("# do not run", MARK)), shell
     assert all(cause.verify is None or not cause.verify.argv for cause in report.causes)
 
@@ -498,7 +500,7 @@ def facts(rng: random.Random, path: Path, foreign: bool) -> None:
     no_command_in_the_log(out)
     again = load(Path("out.json"))  # what is written can be read
     assert again.verdict.exit_code == code
-    for shell in commands(again):
+    for shell in all_commands(again):
         assert_harmless(shell)
     for record in (c for cause in again.causes for fix in cause.fixes for c in fix.commands):
         assert_harmless(record.inner)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from netdoctor.report import words
+from netdoctor.report import describe
 from netdoctor.report.formats.html import render
 from netdoctor.report.model import CommandRecord, EvidenceRecord, Report
 from tests.hostile import HOSTILE
@@ -141,7 +141,7 @@ def test_a_hostile_report_runs_nothing_and_asks_for_nothing(
     tags = browser.value("[...document.querySelectorAll('*')].map(e => e.localName).join(' ')")
     assert tags == " ".join(tag.lower() for tag, _ in Reader(shown).tags)
     text = browser.value("document.body.textContent")
-    assert all(words.title(cause) in text for cause in report.causes)
+    assert all(describe.title(cause) in text for cause in report.causes)
 
     # And if an attack did get in, the policy alone holds it.
     opened(browser, tmp_path, shown.replace("</main>", live(f"{url}/inside") + "</main>"))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from netdoctor.report import words
+from netdoctor.report import summary
 from netdoctor.report.formats.drain import kubectl, slurm
 from netdoctor.report.formats.github import render as github
 from netdoctor.report.formats.html import render as html
@@ -57,7 +57,7 @@ def reports(draw: st.DrawFn) -> Report:
 @given(reports())
 @settings(max_examples=60, deadline=None)
 def test_all_renderings_agree(report: Report) -> None:
-    counts = {status: words.count(report.verdict.counts, status) for status in words.STATUSES}
+    counts = {status: summary.count(report.verdict.counts, status) for status in summary.STATUSES}
     state, code = report.verdict.state, report.verdict.exit_code
     word = {"ready": "READY", "not_ready": "NOT READY", "undecided": "UNDECIDED"}[state]
 

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import jsonschema_rs
 import pytest
 
-from netdoctor.report import changes, words
+from netdoctor.report import changes, commands
 from netdoctor.report.diff import diff
 from netdoctor.report.formats.github import render as github
 from netdoctor.report.formats.html import render as html
@@ -201,11 +201,11 @@ def test_github_commands_are_only_ours(shape: str, attack: str) -> None:
     report = report_with(shape, attack)
     shown = github(report)
     assert_inert(shown)
-    commands = [line for line in shown.splitlines() if line.lstrip().startswith("::")]
-    assert commands[0] == "::group::netdoctor report"
-    assert commands[1] == "::endgroup::"
-    assert all(re.match(r"::(error|warning) (file=|title=)", line) for line in commands[2:])
-    assert len(commands) == 2 + len(report.causes)
+    lines = [line for line in shown.splitlines() if line.lstrip().startswith("::")]
+    assert lines[0] == "::group::netdoctor report"
+    assert lines[1] == "::endgroup::"
+    assert all(re.match(r"::(error|warning) (file=|title=)", line) for line in lines[2:])
+    assert len(lines) == 2 + len(report.causes)
     assert "##[" not in shown
 
 
@@ -245,7 +245,7 @@ def test_nagios_has_one_line_of_figures(shape: str, attack: str) -> None:
 @hostile
 def test_a_command_is_shown_as_it_is_or_visibly_not(attack: str) -> None:
     raw = f"ssh gpu-a03 '{HOSTILE[attack]}'"
-    shown = words.command(raw)
+    shown = commands.display(raw)
     assert "\n" not in shown
     assert shown.isprintable()
     if shown != raw:

@@ -14,7 +14,7 @@ from netdoctor.report.formats.json_ import DEPTH_MAX, ReportError, dumps, loads
 from netdoctor.report.formats.jsonl import render as jsonl
 from netdoctor.report.model import MeasureRecord, PairRecord, PathRecord, Result
 from netdoctor.report.schema import report_schema
-from netdoctor.report.words import LETTERS
+from netdoctor.report.summary import LETTERS
 from tests.hostile import HOSTILE_BYTES
 from tests.report import schema_source
 from tests.report.build import sample_report, with_evidence

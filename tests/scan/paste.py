@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from netdoctor.lab import Lab
-from netdoctor.report import words
+from netdoctor.report import commands
 from netdoctor.report.model import FixRecord, Report
 from netdoctor.report.save import load
 from netdoctor.tui.export import fixes_script
@@ -49,7 +49,7 @@ def printed(scanned: Scanned, cause: dict[str, Any], fix: FixRecord) -> str:
     """The lines that the text report has below the fix, whole and in one piece."""
     block = scanned.text.partition(f"\n[{cause['id']}] ")[2].partition("\n\n")[0].splitlines()
     lines = [line.removeprefix("      ") for line in block if line.startswith("      ") and line[6:7] != " "]
-    wanted = words.fix_commands(fix)
+    wanted = commands.fix_commands(fix)
     at = lines.index(wanted[0])
     assert lines[at : at + len(wanted)] == wanted, block
     return "\n".join(wanted)
@@ -58,7 +58,7 @@ def printed(scanned: Scanned, cause: dict[str, Any], fix: FixRecord) -> str:
 def exported(report: Report, cause: dict[str, Any], fix: FixRecord) -> str:
     """The file that the TUI writes for this cause; what is commented there of the fix, uncommented."""
     script = fixes_script(report, [one for one in report.causes if one.id == cause["id"]])
-    for line in words.fix_commands(fix, every=True):
+    for line in commands.fix_commands(fix, every=True):
         assert f"\n{line}\n" in script or f"\n# {line}\n" in script, script
         script = script.replace(f"\n# {line}\n", f"\n{line}\n")
     return script

@@ -10,7 +10,7 @@ import pytest
 from netdoctor import cli
 from netdoctor.errors import InputError
 from netdoctor.model import Finding, fail, warn
-from netdoctor.report import baselines, words
+from netdoctor.report import baselines, summary
 from netdoctor.report.formats.text import render
 from netdoctor.report.model import Report
 from netdoctor.report.save import load, save
@@ -60,7 +60,7 @@ def test_causes_are_new_known_or_healed(ground: Ground, capsys: pytest.CaptureFi
     scan(ground, NEW)
     command(capsys, "baseline", "save", "bad")
     healed = scan(ground, baseline=baselines.place(Path("bad")))
-    assert words.healed(healed) == ["WARN net.one n2 is bad"]
+    assert summary.healed(healed) == ["WARN net.one n2 is bad"]
     assert "\nhealed    WARN net.one n2 is bad\n" in render(healed)
     assert kept_request(load(), {}).baseline == baselines.place(Path("bad")).absolute()
 

@@ -1,7 +1,7 @@
 """Texts for the clipboard: fixes, causes, commands, names, changes."""
 
 from netdoctor.errors import InputError
-from netdoctor.report import words
+from netdoctor.report import commands, fmt
 from netdoctor.report.diff import diff
 from netdoctor.report.formats.markdown import render_cause
 from netdoctor.tui import compare
@@ -31,11 +31,11 @@ def copy_fix(stage: Stage) -> None:
     if number >= len(fixes) or not fixes[number].commands:
         stage.say(f"{mark(item)} has no command to copy; Y copies the whole cause")
         return
-    lines = words.fix_commands(fixes[number], every=True)
+    lines = commands.fix_commands(fixes[number], every=True)
     ordinal = f" {number + 1} of {len(fixes)}" if len(fixes) > 1 else ""
     name = "look" if fixes[number].kind == "look" else "fix"
-    where = words.plain(fixes[number].where, 80) if fixes[number].kind in ("job", "console") else ""
-    what = [f"{name}{ordinal} of {mark(item)}", words.number(len(lines), "line"), where]
+    where = fmt.plain(fixes[number].where, 80) if fixes[number].kind in ("job", "console") else ""
+    what = [f"{name}{ordinal} of {mark(item)}", fmt.number(len(lines), "line"), where]
     copy(stage, "\n".join(lines) + "\n", ", ".join(filter(None, what)))
 
 
@@ -54,7 +54,7 @@ def copy_verify(stage: Stage) -> None:
     if item is None or item.verify is None:
         stage.say("there is no command that proves it")
         return
-    copy(stage, words.command(item.verify.shell) + "\n", f"the verify command of {mark(item)}")
+    copy(stage, commands.display(item.verify.shell) + "\n", f"the verify command of {mark(item)}")
 
 
 @does("copy-names")
@@ -63,7 +63,7 @@ def copy_names(stage: Stage) -> None:
     if not names:
         stage.say("no node under the cursor")
         return
-    copy(stage, words.fold(names, None), f"the names of {words.number(len(names), 'node')}")
+    copy(stage, fmt.fold(names, None), f"the names of {fmt.number(len(names), 'node')}")
 
 
 @does("copy-diff")
@@ -75,6 +75,6 @@ def copy_diff(stage: Stage) -> None:
     try:
         text = compare.markdown(diff(stage.base, report), stage.base, report)
     except InputError as error:
-        stage.say(words.plain(str(error), 300))
+        stage.say(fmt.plain(str(error), 300))
         return
     copy(stage, text, "the changes")

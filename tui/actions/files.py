@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from netdoctor.errors import InputError
-from netdoctor.report import words
+from netdoctor.report import fmt
 from netdoctor.report.save import save as save_report
 from netdoctor.report.save import write_whole
 from netdoctor.tui.actions.table import does
@@ -25,7 +25,7 @@ def export(stage: Stage) -> None:
         return
     item = stage.cause if stage.where.view in ("cause", "evidence") else None
     script = fixes_script(report, (item,) if item else report.causes)
-    subject = mark(item) if item else words.number(len(report.causes), "cause")
+    subject = mark(item) if item else fmt.number(len(report.causes), "cause")
     if stage.export_to_stdout and stage.export is None:
         stage.exported.append(script)
         stage.say(f"the fixes of {subject} go to standard output at the end")
@@ -49,7 +49,7 @@ def save(stage: Stage) -> None:
     try:
         save_report(report, path)
     except InputError as error:  # what it was read from is damaged
-        stage.say(words.plain(str(error), 300))
+        stage.say(fmt.plain(str(error), 300))
         return
     except OSError as error:
         stage.say(f"{path}: {error.strerror or error}")

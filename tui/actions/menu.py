@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from netdoctor.report import words
+from netdoctor.report import describe, fmt, summary
 from netdoctor.tui.actions.rerun import run
 from netdoctor.tui.actions.table import act, does
 from netdoctor.tui.actions.walk import go_to
@@ -21,7 +21,7 @@ def help_(stage: Stage) -> None:
     def choices(text: str) -> list[Choice]:
         rows = [(a.id, f"{spelled(a.keys):<10} {a.title}", "") for a in ACTIONS if stage.allowed(a)]
         moves = [("", f"{spelled(keys):<10} {name.replace('-', ' ')}", "move") for name, keys in MOVES]
-        letters = [("", f"{letter:<10} {word}", "status") for letter, word in words.LETTERS.items()]
+        letters = [("", f"{letter:<10} {word}", "status") for letter, word in summary.LETTERS.items()]
         filters = [("", f"/{word:<24} {what}", "filter") for word, what in WORDS]
         return matching(text, [*rows, *moves, *letters, *filters])
 
@@ -45,12 +45,12 @@ def offered(stage: Stage, text: str) -> list[Choice]:
     if kind == "q":
         return [("quit", "quit", "q")]
     actions = [(a.id, a.title, spelled(a.keys)) for a in ACTIONS if stage.allowed(a)]
-    nodes = [(f"node {n}", f"node {words.plain(n, 80)}", "matrix") for n in cells.nodes]
-    checks = [(f"check {c}", f"check {words.plain(c, 60)}", "sort by it") for c in cells.checks]
+    nodes = [(f"node {n}", f"node {fmt.plain(n, 80)}", "matrix") for n in cells.nodes]
+    checks = [(f"check {c}", f"check {fmt.plain(c, 60)}", "sort by it") for c in cells.checks]
     if stage.allowed(BY_ID["rerun"]):
-        checks += [(f"run {c}", f"re-run {words.plain(c, 60)}", "on all nodes") for c in cells.checks]
+        checks += [(f"run {c}", f"re-run {fmt.plain(c, 60)}", "on all nodes") for c in cells.checks]
     causes = [
-        (f"cause {key}", f"{mark(c)} {words.title(c)}", words.cause_check(c))
+        (f"cause {key}", f"{mark(c)} {describe.title(c)}", describe.cause_check(c))
         for key, c in (known.by_key.items() if known is not None else ())
     ]
     if kind in ("node", "check", "cause") and rest:

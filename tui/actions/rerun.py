@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from netdoctor.report import words
+from netdoctor.report import fmt
 from netdoctor.tui.actions.table import does
 from netdoctor.tui.dialogs import Choice, Picker, matching
 from netdoctor.tui.keys import BY_ID
@@ -88,13 +88,13 @@ def run(stage: Stage, request: Request) -> None:
     will = {} if report is None else runner.will_run(request, report)
     costly = {check: cost for check, cost in will.items() if cost != "read-only"}
     costs = set(costly.values())
-    question = [] if stage.agreed else stage.question_lines(words.plain(runner.question, 600))
+    question = [] if stage.agreed else stage.question_lines(fmt.plain(runner.question, 600))
     if costs - stage.agreed_costs:
         every = f"all {len(stage.state.cells.nodes)} nodes"
-        nodes = words.fold(request.nodes, 60) if request.nodes else every
+        nodes = fmt.fold(request.nodes, 60) if request.nodes else every
         does_ = "open ports and load GPUs" if "loads-gpu" in costs else "open ports"
         does_ += ", write small files," if "writes-file" in costs else ""
-        names = words.plain(", ".join(costly), 200)
+        names = fmt.plain(", ".join(costly), 200)
         question += stage.question_lines(
             f"{names} will {does_} for a moment on {nodes} and their peers. Go on?"
         )

@@ -2,7 +2,7 @@
 
 import shlex
 
-from netdoctor.report import words
+from netdoctor.report import fmt
 from netdoctor.tui.actions.table import does
 from netdoctor.tui.stage import Stage
 
@@ -32,5 +32,5 @@ def shell(stage: Stage) -> None:
     if stage.agreed:
         go()
         return
-    command = stage.question_lines(words.escaped(shlex.join(argv)), "command", indent=3)
-    stage.ask([*stage.question_lines(words.plain(runner.question, 600)), *command], go)
+    command = stage.question_lines(fmt.escaped(shlex.join(argv)), "command", indent=3)
+    stage.ask([*stage.question_lines(fmt.plain(runner.question, 600)), *command], go)

@@ -11,7 +11,7 @@ from netdoctor.engine.judge import UNMEASURED
 from netdoctor.engine.run import Outcome
 from netdoctor.inventory import fold
 from netdoctor.model import CLUSTER, CONTROL, Evidence, ExpectedFrom, Status, nodes_of
-from netdoctor.report import words
+from netdoctor.report import fmt
 from netdoctor.report.model import Cause, Explained, Verify
 
 SEEN_LINES = 6
@@ -65,8 +65,8 @@ def _source(group: Group, outcome: Outcome) -> str | None:
 def culprit_names(culprits: Sequence[str]) -> str:
     """Folded node names; pairs with equal ends folded; ``the cluster`` and ``the control host`` in words."""
     plain = [c for c in culprits if "->" not in c and c not in (CLUSTER, CONTROL)]
-    parts = [fold(plain, words.FOLD_LIMIT)] if plain else []
-    parts += words.pairs_text([c for c in culprits if "->" in c])
+    parts = [fold(plain, fmt.FOLD_LIMIT)] if plain else []
+    parts += fmt.pairs_text([c for c in culprits if "->" in c])
     if CLUSTER in culprits:
         parts.append("the cluster")
     if CONTROL in culprits:

@@ -10,7 +10,8 @@ from netdoctor.engine.run import Outcome
 from netdoctor.facts.host import WITHOUT_SSH, Login, Node, Session
 from netdoctor.inventory import fold
 from netdoctor.model import CONTROL, JOB, Command, Fix
-from netdoctor.report import words
+from netdoctor.report import fmt
+from netdoctor.report.commands import LOOP_ABOVE
 from netdoctor.report.model import CommandRecord, FixRecord
 
 
@@ -93,7 +94,7 @@ def _where(run_on: Sequence[str], outcome: Outcome) -> str:
         away = all(isinstance(s, Session) and s.outcome not in _INSIDE for s in sessions)
         filed = all(isinstance(s, Session) and s.transport in WITHOUT_SSH for s in sessions)
         shell = "a shell of " if filed else "the console of " if away else ""
-        parts.insert(0, f"on {shell}{fold(nodes, words.FOLD_LIMIT)}")
+        parts.insert(0, f"on {shell}{fold(nodes, fmt.FOLD_LIMIT)}")
     return ", ".join(parts)
 
 
@@ -133,7 +134,7 @@ def _commands(
                 options.append("--")
             by_client.setdefault(" ".join([ssh, *map(shlex.quote, options)]), {})[node] = host
         for client, hosts in by_client.items():
-            if len(hosts) > words.LOOP_ABOVE:
+            if len(hosts) > LOOP_ABOVE:
                 names = " ".join(shlex.quote(host) for host in hosts.values())
                 line = f'for n in {names}; do {client} "$n" {_quote(inner)}; done'
                 records.append(CommandRecord(run_on=tuple(hosts), shell=line, inner=inner, via="ssh"))
@@ -157,7 +158,7 @@ def guarded(shell: str, nodes: Mapping[str, Sequence[str]]) -> str:
     nodes: for each its names, with a domain or without, and addresses; all of them are text from outside.
     """
     patterns: dict[str, None] = {}
-    few = len(nodes) <= words.LOOP_ABOVE  # the addresses of hundreds would fill the screen
+    few = len(nodes) <= LOOP_ABOVE  # the addresses of hundreds would fill the screen
     for name in (name for names in nodes.values() for name in (names if few else names[:1])):
         short, _, domain = name.partition(".")
         if _HERE.fullmatch(name) or not _NAME.fullmatch(name):
@@ -166,7 +167,7 @@ def guarded(shell: str, nodes: Mapping[str, Sequence[str]]) -> str:
         if not _ADDRESS.fullmatch(name):
             # A machine may know itself by its short name, whatever it is listed as, but by no other domain.
             patterns[f"*' {short} '*" if domain else f"*' {name}.'*"] = None
-    where = words.plain(fold(list(nodes), words.FOLD_LIMIT), 200)
+    where = fmt.plain(fold(list(nodes), fmt.FOLD_LIMIT), 200)
     if not patterns:
         return f"# on the console of {where}: {shell}"
     # A comment in it would take what follows along.

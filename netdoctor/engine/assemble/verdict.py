@@ -10,7 +10,7 @@ from netdoctor.engine.diagnose import Group
 from netdoctor.engine.judge import Judgement, count, left_open
 from netdoctor.engine.run import Outcome
 from netdoctor.model import Status
-from netdoctor.report import words
+from netdoctor.report import summary
 from netdoctor.report.model import Counts, Gap, Suppressed, Verdict
 
 
@@ -128,7 +128,7 @@ def _headline(
         parts.append(f"required and not examined: {scope.gap_names(missed)}")
     text, looked_at = ", ".join(parts), ""
     if context.part is not None:
-        looked_at = words.part_text(context.part)
+        looked_at = summary.part_text(context.part)
         if state == "partial_pass":
             passes = "passes" if context.part.checks == 1 else "pass"
             passes = f"{counts.pass_} pass, {counts.skip} skip" if counts.skip else passes

@@ -3,12 +3,12 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from netdoctor.report import words
+from netdoctor.report import fmt, summary
 from netdoctor.report.kept import pairs_of
 from netdoctor.report.model import PairRecord, Report
 
 # Of pairs, as in the matrix of checks.
-MARKS = {status: letter for letter, status in words.LETTERS.items() if status != "pass"}
+MARKS = {status: letter for letter, status in summary.LETTERS.items() if status != "pass"}
 
 _NAME = re.compile(r"bw\.allreduce\.(busbw|algbw|time)\.(\d+)")
 
@@ -52,12 +52,12 @@ def matrix(report: Report, check: str, width: int) -> list[str]:
     nodes = list(dict.fromkeys([*listed, *ends]))
     rows = []
     for i, src in enumerate(nodes):
-        row = [f"{i} {words.plain(src, 24)}"]
+        row = [f"{i} {fmt.plain(src, 24)}"]
         for dst in nodes:
             record = records.get((src, dst))
             row.append("= " if src == dst else _rate(record) if record else "  ")
         rows.append(row)
-    head = [f"{words.plain(check, 20)} {words.plain(unit, 12)}", *(f"{i} " for i in range(len(nodes)))]
+    head = [f"{fmt.plain(check, 20)} {fmt.plain(unit, 12)}", *(f"{i} " for i in range(len(nodes)))]
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
     if sum(widths) + len(widths) + 2 > width:
         return _slowest(check, unit, list(records.values()))
@@ -81,19 +81,19 @@ def _paths(records: Iterable[PairRecord]) -> Iterator[str]:
             by_path.setdefault(record.path, []).append(f"{record.from_}->{record.to}")
     usual = max(by_path, key=lambda path: len(by_path[path]), default="")
     for path, pairs in by_path.items():
-        which = "" if path == usual else f": {'; '.join(words.pairs_text(pairs))}"
-        yield f"  over {words.plain(path, 80)}{which}"
+        which = "" if path == usual else f": {'; '.join(fmt.pairs_text(pairs))}"
+        yield f"  over {fmt.plain(path, 80)}{which}"
 
 
 def _slowest(check: str, unit: str, records: Sequence[PairRecord]) -> list[str]:
     """One line each for the three slowest pairs, and the median."""
     known = sorted(r.value if r.value is not None else 0.0 for r in records)
     lines = [
-        f"  {words.plain(check, 20)} {words.plain(unit, 12)}: {words.number(len(records), 'directed pair')}, "
+        f"  {fmt.plain(check, 20)} {fmt.plain(unit, 12)}: {fmt.number(len(records), 'directed pair')}, "
         f"median {_three(known[len(known) // 2])}, slowest"
     ]
     for record in sorted(records, key=lambda r: r.value or 0.0)[:3]:
-        ends = f"{words.plain(record.from_, 60)} -> {words.plain(record.to, 60)}"
+        ends = f"{fmt.plain(record.from_, 60)} -> {fmt.plain(record.to, 60)}"
         lines.append(f"    {_rate(record)} {ends}")
     return [*lines, *_paths(records)]
 

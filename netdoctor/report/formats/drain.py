@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from netdoctor.inventory.names import is_valid_host
 from netdoctor.model import Action
-from netdoctor.report import words
+from netdoctor.report import describe, fmt
 from netdoctor.report.model import Cause, Report
 
 # Until it is done no job should start there. The gravest last.
@@ -46,7 +46,7 @@ def _lines(report: Report, command: Callable[[str, Cause], str]) -> str:
     worst = {node: cause for cause in heavy for node in cause.node_list}
     named = [node for node in report.matrix.nodes if node in worst and is_valid_host(node)]
     rest = len(set(report.unhealthy_nodes) - set(named))
-    head = f"# {len(named)} of {words.number(len(report.matrix.nodes), 'node')} to be taken out"
+    head = f"# {len(named)} of {fmt.number(len(report.matrix.nodes), 'node')} to be taken out"
     if rest:
         head += f"; {rest} not usable for what can be set right: netdoctor report show"
     return "".join(f"{line}\n" for line in (head, *(command(node, worst[node]) for node in named)))
@@ -54,7 +54,7 @@ def _lines(report: Report, command: Callable[[str, Cause], str]) -> str:
 
 def _scontrol(node: str, cause: Cause) -> str:
     # Slurm keeps the reason as it is; a quotation mark in it would end it in what Slurm writes.
-    reason = words.plain(f"netdoctor {cause.key} ({cause.action}): {words.title(cause)}", REASON_AT_MOST)
+    reason = fmt.plain(f"netdoctor {cause.key} ({cause.action}): {describe.title(cause)}", REASON_AT_MOST)
     reason = re.sub("[\"'\\\\]", "", reason)
     return f"scontrol update NodeName={shlex.quote(node)} State=DRAIN Reason={shlex.quote(reason)}"
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
-from netdoctor.report import words
+from netdoctor.report import commands, summary
 
 # Of cells and badges, by the letter of a status.
 CLASSES = {".": "p", "!": "w", "X": "f", "b": "b", "-": "s", "?": "u"}
@@ -37,10 +37,10 @@ def hidden(parent: ET.Element, text: str) -> None:
 
 def badge(parent: ET.Element, status: str) -> None:
     """The word of a status, in its colour."""
-    letter = next((letter for letter, known in words.LETTERS.items() if known == status), "?")
-    add(parent, "span", words.word(status), class_=f"badge {CLASSES[letter]}")
+    letter = next((letter for letter, known in summary.LETTERS.items() if known == status), "?")
+    add(parent, "span", summary.word(status), class_=f"badge {CLASSES[letter]}")
 
 
 def command(parent: ET.Element, shell: str) -> None:
     """One line to paste: one click selects it, and nothing around it."""
-    add(add(parent, "pre", class_="command", tabindex="0"), "code", words.command(shell))
+    add(add(parent, "pre", class_="command", tabindex="0"), "code", commands.display(shell))

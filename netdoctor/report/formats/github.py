@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from netdoctor.report import words
+from netdoctor.report import commands, describe, fmt, summary
 from netdoctor.report.formats.text import render as render_text
 from netdoctor.report.model import Cause, Report
 
@@ -24,7 +24,7 @@ def _annotations(report: Report, status: str) -> Iterator[str]:
     chosen = [cause for cause in report.causes if cause.status == status]
     for cause in chosen[:MOST]:
         place = _place(report, cause)
-        title = f"[{cause.id}] {words.word(cause.status)} {words.cause_check(cause)}"
+        title = f"[{cause.id}] {summary.word(cause.status)} {describe.cause_check(cause)}"
         yield f"::{level} {place}title={property_(title)}::{_message(report, cause)}"
 
 
@@ -38,12 +38,12 @@ def _place(report: Report, cause: Cause) -> str:
 
 
 def _message(report: Report, cause: Cause) -> str:
-    lines = [words.title(cause), *(words.plain(line) for line in cause.seen[:3])]
-    named = list(zip(words.fix_names(cause.fixes), cause.fixes, strict=True))
+    lines = [describe.title(cause), *(fmt.plain(line) for line in cause.seen[:3])]
+    named = list(zip(describe.fix_names(cause.fixes), cause.fixes, strict=True))
     for name, fix in [one for one in named if one[0] == "fix"] or named[:1]:
-        lines += [f"{name}: {words.fix_label(report, fix)}", *words.fix_commands(fix)]
+        lines += [f"{name}: {describe.fix_label(report, fix)}", *commands.fix_commands(fix)]
     if cause.verify:
-        lines.append(words.command(cause.verify.shell))
+        lines.append(commands.display(cause.verify.shell))
     return data("\n".join(filter(None, lines)))
 
 
@@ -54,4 +54,4 @@ def data(text: str) -> str:
 
 def property_(text: str) -> str:
     """The value of one of its properties."""
-    return data(words.plain(text)).replace(":", "%3A").replace(",", "%2C")
+    return data(fmt.plain(text)).replace(":", "%3A").replace(",", "%2C")

@@ -13,7 +13,7 @@ from netdoctor.inventory.names import (
     leaf_fault,
 )
 from netdoctor.inventory.writers import WRITERS
-from netdoctor.report import words
+from netdoctor.report import fmt, summary
 from netdoctor.report.model import Report
 
 
@@ -26,11 +26,11 @@ def render(report: Report) -> str:
         return "# a redacted report names no node that could be logged in to\n"
     part = report.verdict.part
     if part is not None:
-        return f"# only {words.part_text(part)} were looked at: no node is known to be usable\n"
+        return f"# only {summary.part_text(part)} were looked at: no node is known to be usable\n"
     healthy = set(report.healthy_nodes)
     lines = list(WRITERS["plain"].write([target for target in targets(report) if target.id in healthy]))
-    when = words.plain(report.run.finished, 40)
-    head = f"# {len(lines)} of {words.number(len(report.matrix.nodes), 'node')}, scanned {when}"
+    when = fmt.plain(report.run.finished, 40)
+    head = f"# {len(lines)} of {fmt.number(len(report.matrix.nodes), 'node')}, scanned {when}"
     return "".join(f"{line}\n" for line in (head, *lines))
 
 

@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from netdoctor.report import words
+from netdoctor.report import commands, describe, families, fmt, summary
 from netdoctor.report.formats import plots
 from netdoctor.report.formats.elements import CLASSES, add, badge, command, hidden, table
 from netdoctor.report.model import Cause, EvidenceRecord, FixRecord, Report
+from netdoctor.report.results import Index
 
 # Rows of the matrix, one for all nodes that say the same; of other tables; results with evidence of a cause.
 MOST_GROUPS = 200
@@ -46,7 +47,7 @@ def render(report: Report) -> str:
     body = add(page, "body")
     _summary(add(body, "header"), report)
     main = add(body, "main")
-    index = words.Index(report)
+    index = Index(report)
     for name, title, fill in (
         ("causes", "Causes", _causes),
         ("accepted", "Accepted", _accepted),
@@ -78,19 +79,19 @@ def _head(page: ET.Element, report: Report, style: str) -> None:
     add(head, "meta", name="viewport", content="width=device-width, initial-scale=1")
     add(head, "meta", name="color-scheme", content="light dark")
     add(head, "meta", name="referrer", content="no-referrer")
-    add(head, "title", f"{words.verdict(report)}: {', '.join(words.header(report)[1:])}")
+    add(head, "title", f"{summary.verdict(report)}: {', '.join(summary.header(report)[1:])}")
     add(head, "style", style)
 
 
 def _summary(header: ET.Element, report: Report) -> None:
     state = {"ready": "p", "not_ready": "f"}.get(report.verdict.state, "u")
-    add(header, "h1", words.verdict(report), class_=f"verdict {state}")
-    add(header, "p", words.headline(report), class_="headline")
-    if stopped := words.stopped(report):
+    add(header, "h1", summary.verdict(report), class_=f"verdict {state}")
+    add(header, "p", summary.headline(report), class_="headline")
+    if stopped := summary.stopped(report):
         add(header, "p", stopped)
-    add(header, "p", "   ".join(words.header(report)), class_="made")
-    times = [words.plain(t, 40) for t in (report.run.started, report.run.finished)]
-    add(header, "p", f"{' to '.join(times)}, {words.seconds(report.run.duration_ms)}", class_="made")
+    add(header, "p", "   ".join(summary.header(report)), class_="made")
+    times = [fmt.plain(t, 40) for t in (report.run.started, report.run.finished)]
+    add(header, "p", f"{' to '.join(times)}, {fmt.seconds(report.run.duration_ms)}", class_="made")
 
 
 def _contents(body: ET.Element, main: ET.Element) -> None:
@@ -102,21 +103,21 @@ def _contents(body: ET.Element, main: ET.Element) -> None:
     body.insert(1, nav)
 
 
-def _causes(section: ET.Element, report: Report, index: words.Index) -> None:
+def _causes(section: ET.Element, report: Report, index: Index) -> None:
     for cause in report.causes:
         _cause(section, report, cause, index)
-    if step := words.next_step(report):
+    if step := summary.next_step(report):
         does, then = step
         add(section, "p", f"Next: {does}")
         if then:
             command(section, then)
 
 
-def _cause(section: ET.Element, report: Report, cause: Cause, index: words.Index) -> None:
+def _cause(section: ET.Element, report: Report, cause: Cause, index: Index) -> None:
     article = add(section, "article", id=f"cause-{cause.id}", aria_labelledby=f"cause-{cause.id}-title")
     title = add(article, "h3", f"[{cause.id}] ", id=f"cause-{cause.id}-title")
     badge(title, cause.status)
-    title[-1].tail = f" {words.title(cause)}"
+    title[-1].tail = f" {describe.title(cause)}"
     facts = add(article, "dl")
 
     def said(label: str, texts: Iterable[str]) -> None:
@@ -125,17 +126,17 @@ def _cause(section: ET.Element, report: Report, cause: Cause, index: words.Index
                 add(facts, "dt", label)
             add(facts, "dd", text)
 
-    said("check", filter(None, [words.cause_check(cause)]))
-    said("nodes", filter(None, [words.cause_nodes(report, cause)]))
-    said("seen", [words.plain(line) for line in cause.seen])
-    said("explains", words.explains(report, cause, index))
-    said("since", words.since(report, cause))
-    said("why", [words.plain(cause.why)] if cause.why else [])
-    said("see", [words.plain(cause.see)] if cause.see else [])
-    whole = words.cause_nodes(report, cause, None)
-    if len(whole) > words.FOLD_LIMIT:
-        _folded(article, f"all {words.number(len(cause.node_list), 'node')}", whole)
-    for name, fix in zip(words.fix_names(cause.fixes), cause.fixes, strict=True):
+    said("check", filter(None, [describe.cause_check(cause)]))
+    said("nodes", filter(None, [describe.cause_nodes(report, cause)]))
+    said("seen", [fmt.plain(line) for line in cause.seen])
+    said("explains", describe.explains(report, cause, index))
+    said("since", describe.since(report, cause))
+    said("why", [fmt.plain(cause.why)] if cause.why else [])
+    said("see", [fmt.plain(cause.see)] if cause.see else [])
+    whole = describe.cause_nodes(report, cause, None)
+    if len(whole) > fmt.FOLD_LIMIT:
+        _folded(article, f"all {fmt.number(len(cause.node_list), 'node')}", whole)
+    for name, fix in zip(describe.fix_names(cause.fixes), cause.fixes, strict=True):
         _fix(article, report, fix, name.capitalize())
     if cause.settle_by:
         _aim(article, "Try" if cause.status == "unknown" else "What would settle it", cause.settle_by)
@@ -147,13 +148,13 @@ def _cause(section: ET.Element, report: Report, cause: Cause, index: words.Index
 
 def _fix(article: ET.Element, report: Report, fix: FixRecord, label: str) -> None:
     title = add(article, "h4", f"{label} ")
-    add(title, "span", _KINDS.get(fix.kind) or words.plain(fix.kind, 20), class_="tag")
-    add(article, "p", words.fix_label(report, fix))
-    for shell in words.fix_commands(fix, every=True):
+    add(title, "span", _KINDS.get(fix.kind) or fmt.plain(fix.kind, 20), class_="tag")
+    add(article, "p", describe.fix_label(report, fix))
+    for shell in commands.fix_commands(fix, every=True):
         command(article, shell)
     if fix.undo:
         undo = _folded(article, "takes it back")
-        for shell in words.to_paste(fix.undo):
+        for shell in commands.to_paste(fix.undo):
             command(undo, shell)
 
 
@@ -163,7 +164,7 @@ def _aim(article: ET.Element, label: str, text: str) -> None:
     if text.startswith("netdoctor "):
         command(article, text)
     else:
-        add(article, "p", words.plain(text))
+        add(article, "p", fmt.plain(text))
 
 
 def _folded(parent: ET.Element, label: str, text: str = "") -> ET.Element:
@@ -180,12 +181,12 @@ def _evidence(article: ET.Element, report: Report, cause: Cause) -> None:
     if not results:
         return
     items = sum(len(result.evidence) for result in results)
-    shown = _folded(article, f"evidence: {words.number(items, 'item')}")
+    shown = _folded(article, f"evidence: {fmt.number(items, 'item')}")
     for result in results[:MOST_EVIDENCE]:
-        add(shown, "h4", f"{words.plain(result.check, 60)} on {words.plain(result.target, 200)}")
+        add(shown, "h4", f"{fmt.plain(result.check, 60)} on {fmt.plain(result.target, 200)}")
         for item in result.evidence:
-            what = f"{words.plain(item.where, 200)} {words.plain(item.kind, 20)}: {words.escaped(item.what)}"
-            add(shown, "p", words.plain(what))
+            what = f"{fmt.plain(item.where, 200)} {fmt.plain(item.kind, 20)}: {fmt.escaped(item.what)}"
+            add(shown, "p", fmt.plain(what))
             if item.output:
                 add(add(shown, "pre", class_="output", tabindex="0"), "code", _output(item))
     if len(results) > MOST_EVIDENCE:
@@ -194,30 +195,30 @@ def _evidence(article: ET.Element, report: Report, cause: Cause) -> None:
 
 def _output(item: EvidenceRecord) -> str:
     cut = item.truncated or len(item.output) > EVIDENCE_SHOWN
-    lines = [words.escaped(line) for line in item.output[:EVIDENCE_SHOWN].splitlines()]
+    lines = [fmt.escaped(line) for line in item.output[:EVIDENCE_SHOWN].splitlines()]
     return "\n".join([*lines, "(cut)"] if cut else lines)
 
 
-def _accepted(section: ET.Element, report: Report, index: words.Index) -> None:
+def _accepted(section: ET.Element, report: Report, index: Index) -> None:
     if report.suppressed:
         shown = add(section, "ul")
-        for line in words.accepted(report)[:MOST_ROWS]:
+        for line in summary.accepted(report)[:MOST_ROWS]:
             add(shown, "li", line)
 
 
-def _families(section: ET.Element, report: Report, index: words.Index) -> None:
+def _families(section: ET.Element, report: Report, index: Index) -> None:
     if report.families:
         _, body = table(section, "Families of checks", ("status", "family", "checks", "where and why"))
         for row in report.families:
             line = add(body, "tr")
-            badge(add(line, "td"), words.family_status(report, row, index))
-            add(line, "th", words.family_label(row.family), scope="row")
+            badge(add(line, "td"), families.status(report, row, index))
+            add(line, "th", families.label(row.family), scope="row")
             add(line, "td", str(row.checks), class_="number")
-            add(line, "td", ", ".join(filter(None, words.family_value(report, row, index))))
-    add(section, "p", words.counts_line(report))
+            add(line, "td", ", ".join(filter(None, families.value(report, row, index))))
+    add(section, "p", summary.counts_line(report))
 
 
-def _matrix(section: ET.Element, report: Report, index: words.Index) -> None:
+def _matrix(section: ET.Element, report: Report, index: Index) -> None:
     """A row for all nodes that say the same, the worst first; a column for each check."""
     matrix = report.matrix
     groups: dict[str, list[str]] = {}
@@ -227,29 +228,29 @@ def _matrix(section: ET.Element, report: Report, index: words.Index) -> None:
         return
     rows = sorted(groups.items(), key=lambda one: [-one[0].count(letter) for letter in _WORST_FIRST[:4]])
     legend = add(section, "p")
-    for letter, status in words.LETTERS.items():
+    for letter, status in summary.LETTERS.items():
         add(legend, "span", f"{letter} {status}", class_=f"key {CLASSES[letter]}").tail = " "
     head, body = table(
         section,
-        f"{words.number(len(matrix.nodes), 'node')} in {words.number(len(rows), 'row')}, "
-        f"{words.number(len(matrix.checks), 'check')}",
+        f"{fmt.number(len(matrix.nodes), 'node')} in {fmt.number(len(rows), 'row')}, "
+        f"{fmt.number(len(matrix.checks), 'check')}",
         ("nodes",),
         class_="matrix",
     )
     for check in matrix.checks:
-        add(add(head, "th", scope="col", class_="check"), "span", words.plain(check, 60))
+        add(add(head, "th", scope="col", class_="check"), "span", fmt.plain(check, 60))
     for letters, nodes in rows[:MOST_GROUPS]:
         line = add(body, "tr")
         many = f" ({len(nodes)})" if len(nodes) > 1 else ""
-        add(line, "th", f"{words.fold(nodes)}{many}", scope="row")
+        add(line, "th", f"{fmt.fold(nodes)}{many}", scope="row")
         for letter in letters:
             cell = add(line, "td", letter, class_=CLASSES[letter])
-            hidden(cell, words.LETTERS[letter])
+            hidden(cell, summary.LETTERS[letter])
     if len(rows) > MOST_GROUPS:
         add(section, "p", f"and {len(rows) - MOST_GROUPS} rows more in the JSON report")
 
 
-def _nodes(section: ET.Element, report: Report, index: words.Index) -> None:
+def _nodes(section: ET.Element, report: Report, index: Index) -> None:
     """Facts by node; where there are many nodes, a row for all that have the same."""
     targets = report.targets
     keys = [k for k in _FACTS if any(k in t.facts for t in targets)]
@@ -262,17 +263,17 @@ def _nodes(section: ET.Element, report: Report, index: words.Index) -> None:
     for target in targets:
         reached = health.get(target.id, "") if target.reached else "not reached"
         row = (reached, *(_fact(key, target.facts.get(key)) for key in keys))
-        row = (words.plain(target.address or "", 60), words.plain(target.user, 60), *row) if single else row
-        groups.setdefault((words.plain(target.id, 200), *row) if single else row, []).append(target.id)
+        row = (fmt.plain(target.address or "", 60), fmt.plain(target.user, 60), *row) if single else row
+        groups.setdefault((fmt.plain(target.id, 200), *row) if single else row, []).append(target.id)
     if not groups:
         return
-    names = [words.plain(key, 40).replace("_", " ").removesuffix(" bytes") for key in keys]
+    names = [fmt.plain(key, 40).replace("_", " ").removesuffix(" bytes") for key in keys]
     where = ("address", "user") if single else ()
     _, body = table(section, "Facts by node", ("nodes", *where, "state", *names))
     for row, nodes in list(groups.items())[:MOST_ROWS]:
         line = add(body, "tr")
         many = f" ({len(nodes)})" if len(nodes) > 1 else ""
-        add(line, "th", f"{words.fold(nodes)}{many}", scope="row")
+        add(line, "th", f"{fmt.fold(nodes)}{many}", scope="row")
         for text in row[1:] if single else row:
             add(line, "td", text)
     if len(groups) > MOST_ROWS:
@@ -284,29 +285,29 @@ def _fact(key: str, value: object) -> str:
         return ""
     if key.endswith("_bytes") and isinstance(value, int):
         return f"{value / 2**30:.4g} GiB"
-    return words.plain(value, 80)
+    return fmt.plain(value, 80)
 
 
-def _gaps(section: ET.Element, report: Report, index: words.Index) -> None:
+def _gaps(section: ET.Element, report: Report, index: Index) -> None:
     for gap in report.verdict.gaps[:MOST_ROWS]:
         shown = section.find("ul") if section.find("ul") is not None else add(section, "ul")
-        where = f" on {words.nodes_text(report, gap.nodes)}" if gap.nodes else ""
+        where = f" on {fmt.nodes_text(report, gap.nodes)}" if gap.nodes else ""
         if shown is not None:
-            add(shown, "li", f"{words.plain(gap.what, 200)}{where}: {words.plain(gap.reason, 300)}")
+            add(shown, "li", f"{fmt.plain(gap.what, 200)}{where}: {fmt.plain(gap.reason, 300)}")
 
 
-def _notes(section: ET.Element, report: Report, index: words.Index) -> None:
-    healed = words.healed(report)
+def _notes(section: ET.Element, report: Report, index: Index) -> None:
+    healed = summary.healed(report)
     if report.notes or healed:
         shown = add(section, "ul")
         for line in healed[:MOST_ROWS]:
             add(shown, "li", f"healed: {line}")
         for note in report.notes[:MOST_ROWS]:
-            add(shown, "li", words.plain(note.text, 1_000))
+            add(shown, "li", fmt.plain(note.text, 1_000))
 
 
 def _end(footer: ET.Element, report: Report) -> None:
-    took = words.seconds(report.run.duration_ms)
-    add(footer, "p", f"{words.verdict(report)}, exit {report.verdict.exit_code}, {took}")
-    if again := words.report_command(report):
+    took = fmt.seconds(report.run.duration_ms)
+    add(footer, "p", f"{summary.verdict(report)}, exit {report.verdict.exit_code}, {took}")
+    if again := summary.report_command(report):
         command(footer, again)

@@ -13,7 +13,8 @@ from netdoctor.errors import InputError
 from netdoctor.jsontext import SAFE_INTEGER, depth, encode, has_long_number
 from netdoctor.report import kept
 from netdoctor.report.model import SCHEMA, Counts, Matrix, PairRecord, Report, Result, Verdict
-from netdoctor.report.words import LETTERS, Index
+from netdoctor.report.results import Index
+from netdoctor.report.summary import LETTERS
 
 SIZE_MAX = 512 << 20
 # Up to here a damaged report is read twice, to say where it is damaged.

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
-from netdoctor.report import words
+from netdoctor.report import describe, fmt, summary
 from netdoctor.report.formats.text import cause_text
 from netdoctor.report.model import Cause, Report
+from netdoctor.report.results import Index
 from netdoctor.text import REPLACEMENT
 
 FOLD_ABOVE = 64
@@ -42,7 +43,7 @@ _MILD_WARN = ("fail", "unknown", "blocked", "warn", "pass", "skip")
 def render(report: Report, *, by: str = "auto") -> str:
     """Return JUnit XML. by: ``node``, a case per node and check; ``check``, one per check; ``auto``."""
     folded = by == "check" or (by == "auto" and len(report.matrix.nodes) > FOLD_ABOVE)
-    index = words.Index(report)
+    index = Index(report)
     cases = list(_cases(report, index))
     by_id = {cause.id: cause for cause in report.causes}
     told = {n for case in cases for n in case.causes if n in by_id and by_id[n].status == case.status}
@@ -62,15 +63,15 @@ def render(report: Report, *, by: str = "auto") -> str:
 
 
 def _text(text: str) -> str:
-    return _ILLEGAL.sub(REPLACEMENT, words.plain(text))
+    return _ILLEGAL.sub(REPLACEMENT, fmt.plain(text))
 
 
-def _cases(report: Report, index: words.Index) -> Iterator[_Case]:
+def _cases(report: Report, index: Index) -> Iterator[_Case]:
     """Yield one case for every cell of the matrix."""
     for check, cells in zip(report.matrix.checks, report.matrix.cells, strict=True):
         whole = index.results.get((check, "cluster"))
         for node, letter in zip(report.matrix.nodes, cells, strict=True):
-            status = words.LETTERS.get(letter, "unknown")
+            status = summary.LETTERS.get(letter, "unknown")
             result = index.results.get((check, node)) or whole
             told = result if result and result.status == status else None
             yield _Case(
@@ -95,7 +96,7 @@ def _folded(report: Report, cases: Sequence[_Case]) -> Iterator[_Case]:
             by_status.setdefault(case.status, []).append(case)
         worst = min(by_status, key=order.index)
         where = [
-            f"{status}: {words.nodes_text(report, [case.where for case in same])}"
+            f"{status}: {fmt.nodes_text(report, [case.where for case in same])}"
             for status, same in by_status.items()
         ]
         said = list(dict.fromkeys(case.message for case in by_status[worst] if case.message))
@@ -115,7 +116,7 @@ def _add(
 ) -> None:
     title = next((check.title for check in report.checks if check.id == case.check), "")
     element = _element(suite, case.where, f"{case.check}: {title}")
-    named = [f"[{n}] {words.title(causes[n])}" for n in case.causes if n in causes]
+    named = [f"[{n}] {describe.title(causes[n])}" for n in case.causes if n in causes]
     message = "; ".join(named[:3]) or case.message
     blocks = [case.message or message]
     if case.status in _BAD:
@@ -143,7 +144,7 @@ def _outcome(element: ET.Element, report: Report, status: str, message: str, bod
 
 def _lines(text: str) -> str:
     """Return text of several lines with what XML cannot hold replaced."""
-    return "\n".join(_ILLEGAL.sub(REPLACEMENT, words.escaped(line)) for line in text.split("\n"))
+    return "\n".join(_ILLEGAL.sub(REPLACEMENT, fmt.escaped(line)) for line in text.split("\n"))
 
 
 def _add_verdict(root: ET.Element, report: Report, untold: Sequence[Cause]) -> None:
@@ -151,22 +152,22 @@ def _add_verdict(root: ET.Element, report: Report, untold: Sequence[Cause]) -> N
     suite = ET.SubElement(root, "testsuite", name="verdict")
     properties = ET.SubElement(suite, "properties")
     counts = report.verdict.counts
-    values = [("verdict", words.verdict(report)), ("exit_code", str(report.verdict.exit_code))]
-    values += [(status, str(words.count(counts, status))) for status in words.STATUSES]
+    values = [("verdict", summary.verdict(report)), ("exit_code", str(report.verdict.exit_code))]
+    values += [(status, str(summary.count(counts, status))) for status in summary.STATUSES]
     for name, value in values:
         ET.SubElement(properties, "property", name=name, value=_text(value))
     for cause in untold:
-        name = f"{words.cause_check(cause)}: {cause.key} {cause.fingerprint}"
+        name = f"{describe.cause_check(cause)}: {cause.key} {cause.fingerprint}"
         body = cause_text(report, cause)
-        _outcome(_element(suite, "netdoctor", name), report, cause.status, words.title(cause), body)
+        _outcome(_element(suite, "netdoctor", name), report, cause.status, describe.title(cause), body)
     red = any(root.find(f".//{tag}") is not None for tag in ("failure", "error"))
     status = {"ready": "pass", "partial_pass": "skip"}.get(report.verdict.state, "pass" if red else "unknown")
     _outcome(
         _element(suite, "netdoctor", "verdict"),
         report,
         status,
-        words.headline(report),
-        words.headline(report),
+        summary.headline(report),
+        summary.headline(report),
     )
 
 

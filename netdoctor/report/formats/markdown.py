@@ -3,8 +3,9 @@
 import re
 from collections.abc import Iterator
 
-from netdoctor.report import words
+from netdoctor.report import commands, describe, families, fmt, summary
 from netdoctor.report.model import Cause, Report
+from netdoctor.report.results import Index
 from netdoctor.text import inert_line
 
 # Everything that could open markup in the middle of a line (GitHub Flavored Markdown 0.29, section 6), and
@@ -19,7 +20,7 @@ _BACKTICKS = re.compile(r"`+")
 
 def escape(text: str) -> str:
     """Return `text` as Markdown that is drawn as that text and does nothing."""
-    text = _MARKUP.sub(r"\\\1", words.plain(text).replace("&", "&amp;"))
+    text = _MARKUP.sub(r"\\\1", fmt.plain(text).replace("&", "&amp;"))
     text = text.replace("\\<", "&lt;").replace("\\>", "&gt;")
     text = re.sub(r"^::", r"\\::", text)  # a command of GitHub Actions at the start of a line of its log
     return _TRIGGERS.sub(lambda m: f"{m[0]}{_BREAK}" if m[1] else f"{_BREAK}{m[0]}", text)
@@ -41,20 +42,20 @@ def render(report: Report, *, all_causes: bool = True) -> str:
 
 def render_cause(report: Report, cause: Cause) -> str:
     """Return one cause with its commands."""
-    return "\n".join(_cause(report, cause, words.Index(report)))
+    return "\n".join(_cause(report, cause, Index(report)))
 
 
 def _lines(report: Report, all_causes: bool) -> Iterator[str]:
-    index = words.Index(report)
-    yield f"## {escape(words.verdict(report))}"
+    index = Index(report)
+    yield f"## {escape(summary.verdict(report))}"
     yield ""
-    yield escape(words.headline(report))
-    stopped = words.stopped(report)
+    yield escape(summary.headline(report))
+    stopped = summary.stopped(report)
     if stopped:
         yield ""
         yield escape(stopped)
     yield ""
-    yield escape(", ".join(words.header(report)))
+    yield escape(", ".join(summary.header(report)))
     yield ""
     shown = report.causes if all_causes else report.causes[:10]
     for cause in shown:
@@ -66,54 +67,54 @@ def _lines(report: Report, all_causes: bool) -> Iterator[str]:
         yield "| status | family | checks | |"
         yield "|---|---|--:|---|"
         for row in report.families:
-            who, remark = words.family_value(report, row, index)
+            who, remark = families.value(report, row, index)
             value = ", ".join(filter(None, [who, remark]))
-            status = words.word(words.family_status(report, row, index))
-            family = words.family_label(row.family)
+            status = summary.word(families.status(report, row, index))
+            family = families.label(row.family)
             yield f"| {escape(status)} | {escape(family)} | {row.checks} | {escape(value)} |"
         yield ""
-    yield escape(words.counts_line(report))
+    yield escape(summary.counts_line(report))
     yield ""
-    for line in words.accepted(report):
+    for line in summary.accepted(report):
         yield f"- accepted: {escape(line)}"
-    for line in words.healed(report):
+    for line in summary.healed(report):
         yield f"- healed: {escape(line)}"
     for note in report.notes:
         yield f"- note: {escape(note.text)}"
     if report.notes or report.suppressed:
         yield ""
-    took = words.seconds(report.run.duration_ms)
-    yield f"{escape(words.verdict(report))}, exit {report.verdict.exit_code}, {took}"
+    took = fmt.seconds(report.run.duration_ms)
+    yield f"{escape(summary.verdict(report))}, exit {report.verdict.exit_code}, {took}"
 
 
-def _cause(report: Report, cause: Cause, index: words.Index) -> Iterator[str]:
-    check = escape(words.cause_check(cause))
-    yield f"### \\[{cause.id}\\] {escape(words.word(cause.status))} {escape(words.title(cause))}"
+def _cause(report: Report, cause: Cause, index: Index) -> Iterator[str]:
+    check = escape(describe.cause_check(cause))
+    yield f"### \\[{cause.id}\\] {escape(summary.word(cause.status))} {escape(describe.title(cause))}"
     yield ""
     yield f"- check: {check}"
-    yield f"- nodes: {escape(words.cause_nodes(report, cause))}"
+    yield f"- nodes: {escape(describe.cause_nodes(report, cause))}"
     for line in cause.seen:
         yield f"- seen: {escape(line)}"
-    for line in words.explains(report, cause, index):
+    for line in describe.explains(report, cause, index):
         yield f"- explains: {escape(line)}"
-    for line in words.since(report, cause):
+    for line in describe.since(report, cause):
         yield f"- since: {escape(line)}"
     if cause.settle_by:
         yield f"- {'try' if cause.status == 'unknown' else 'settle'}: {escape(cause.settle_by)}"
     if cause.see:
         yield f"- see: {escape(cause.see)}"
-    for name, fix in zip(words.fix_names(cause.fixes), cause.fixes, strict=True):
+    for name, fix in zip(describe.fix_names(cause.fixes), cause.fixes, strict=True):
         yield ""
-        yield f"{name.capitalize()}: {escape(words.fix_label(report, fix))}"
+        yield f"{name.capitalize()}: {escape(describe.fix_label(report, fix))}"
         if fix.commands:
             yield ""
-            yield from fence(words.fix_commands(fix), "sh")
+            yield from fence(commands.fix_commands(fix), "sh")
         if fix.undo:
             yield from ("", "Undo:", "")
-            yield from fence(words.to_paste(fix.undo), "sh")
+            yield from fence(commands.to_paste(fix.undo), "sh")
     if cause.verify:
         yield ""
         yield "Verify:"
         yield ""
-        yield from fence([words.command(cause.verify.shell)], "sh")
+        yield from fence([commands.display(cause.verify.shell)], "sh")
     yield ""

@@ -5,7 +5,7 @@ Plugin guidelines: https://nagios-plugins.org/doc/guidelines.html (states, perfo
 
 from collections.abc import Iterator
 
-from netdoctor.report import words
+from netdoctor.report import describe, fmt, summary
 from netdoctor.report.model import Report
 from netdoctor.text import inert_line
 
@@ -27,18 +27,18 @@ def exit_code(report: Report) -> int:
 
 def render(report: Report) -> str:
     """Return what the plugin prints. A bar in a text would begin the figures, and becomes a slash."""
-    head = f"NETDOCTOR {STATES[exit_code(report)]} - {words.verdict(report)}: {words.headline(report)}"
+    head = f"NETDOCTOR {STATES[exit_code(report)]} - {summary.verdict(report)}: {summary.headline(report)}"
     lines = [f"{_text(head)} | {' '.join(_figures(report))}"]
     for cause in report.causes[:MOST]:
-        check = words.cause_check(cause)
-        lines.append(_text(f"[{cause.id}] {words.word(cause.status)} {check} {words.title(cause)}"))
+        check = describe.cause_check(cause)
+        lines.append(_text(f"[{cause.id}] {summary.word(cause.status)} {check} {describe.title(cause)}"))
     if len(report.causes) > MOST:
         lines.append(f"and {len(report.causes) - MOST} more")
     return "".join(f"{line}\n" for line in lines)
 
 
 def _text(text: str) -> str:
-    return inert_line(words.plain(text, 1_000)).replace("|", "/")
+    return inert_line(fmt.plain(text, 1_000)).replace("|", "/")
 
 
 def _figures(report: Report) -> Iterator[str]:

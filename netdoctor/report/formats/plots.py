@@ -5,11 +5,12 @@ import statistics
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
-from netdoctor.report import words
+from netdoctor.report import fmt, summary
 from netdoctor.report.formats import bandwidth
 from netdoctor.report.formats.elements import add, hidden, table
 from netdoctor.report.kept import pair_checks, pairs_of
 from netdoctor.report.model import PairRecord, Report
+from netdoctor.report.results import Index
 
 # Nodes that a heat map has room for; of more only the worst pairs are told.
 MOST_ENDS = 48
@@ -21,12 +22,12 @@ _LOST = (5.0, 1.0, 0.1, 0.0)
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 720, 320, 64, 120, 16, 48
 
 
-def pairs(section: ET.Element, report: Report, index: words.Index) -> None:
+def pairs(section: ET.Element, report: Report, index: Index) -> None:
     """A heat map for each check of pairs; for large clusters its worst pairs."""
     for check in pair_checks(report):
         records = pairs_of(report, check)
-        name = words.plain(check, 60)
-        unit = words.plain(next((p.unit for p in records if p.unit), "") or "", 20)
+        name = fmt.plain(check, 60)
+        unit = fmt.plain(next((p.unit for p in records if p.unit), "") or "", 20)
         listed = dict.fromkeys(end for p in records for end in (p.from_, p.to))
         ends = list(dict.fromkeys([*(n for n in report.matrix.nodes if n in listed), *listed]))
         add(section, "h3", f"{name} {f'in {unit}' if unit else ''}".rstrip())
@@ -40,17 +41,15 @@ def pairs(section: ET.Element, report: Report, index: words.Index) -> None:
 def _summary(records: Sequence[PairRecord], unit: str) -> str:
     by_status = [
         f"{n} {status}"
-        for status in words.STATUSES
+        for status in summary.STATUSES
         if (n := sum(record.status == status for record in records))
     ]
     values = [p.value for p in records if p.value is not None]
     spread = ""
     if values:
         low, middle, high = min(values), statistics.median(values), max(values)
-        spread = (
-            f"; least {words.figure(low)}, median {words.figure(middle)}, most {words.figure(high)} {unit}"
-        )
-    return f"{words.number(len(records), 'directed pair')}: {', '.join(by_status)}{spread}".rstrip()
+        spread = f"; least {fmt.figure(low)}, median {fmt.figure(middle)}, most {fmt.figure(high)} {unit}"
+    return f"{fmt.number(len(records), 'directed pair')}: {', '.join(by_status)}{spread}".rstrip()
 
 
 def _heat(section: ET.Element, name: str, ends: Sequence[str], records: Sequence[PairRecord]) -> None:
@@ -63,17 +62,17 @@ def _heat(section: ET.Element, name: str, ends: Sequence[str], records: Sequence
     hidden(legend, "Each cell also says its value, and a letter where it is not a pass.")
     head, body = table(section, f"{name}: rows send to columns", ("from \\ to",), class_="heat")
     for end in ends:
-        add(add(head, "th", scope="col", class_="check"), "span", words.plain(end, 60))
+        add(add(head, "th", scope="col", class_="check"), "span", fmt.plain(end, 60))
     for src in ends:
         line = add(body, "tr")
-        add(line, "th", words.plain(src, 60), scope="row")
+        add(line, "th", fmt.plain(src, 60), scope="row")
         for dst in ends:
             record = by_pair.get((src, dst))
             if record is None:
                 add(line, "td", "" if src != dst else "=", class_="none")
                 continue
             cell = add(line, "td", _shown(record), class_=f"h{_level(record, usual)}")
-            hidden(cell, f" {words.plain(record.status, 12)}")
+            hidden(cell, f" {fmt.plain(record.status, 12)}")
 
 
 def _worst(section: ET.Element, name: str, records: Sequence[PairRecord]) -> None:
@@ -88,17 +87,17 @@ def _worst(section: ET.Element, name: str, records: Sequence[PairRecord]) -> Non
     for record in sorted(records, key=badness)[:WORST_PAIRS]:
         line = add(body, "tr")
         for end in (record.from_, record.to):
-            add(line, "td", words.plain(end, 60))
-        add(line, "td", "" if record.value is None else words.figure(record.value), class_="number")
-        add(line, "td", words.plain(record.status, 12))
-        add(line, "td", words.plain(record.class_, 40))
+            add(line, "td", fmt.plain(end, 60))
+        add(line, "td", "" if record.value is None else fmt.figure(record.value), class_="number")
+        add(line, "td", fmt.plain(record.status, 12))
+        add(line, "td", fmt.plain(record.class_, 40))
 
 
 def _shown(record: PairRecord) -> str:
     """The value with three digits, or what became of it, and the letter of a status that is no pass."""
     mark = bandwidth.MARKS.get(record.status, "")
     if record.value is None:
-        return f"{words.plain(record.class_, 12)} {mark}".rstrip()
+        return f"{fmt.plain(record.class_, 12)} {mark}".rstrip()
     return f"{record.value:.3g}{mark}" if record.unit != "bytes" else f"{record.value:.0f}{mark}"
 
 
@@ -117,7 +116,7 @@ def _level(record: PairRecord, usual: float | None) -> int:
     return level if record.status == "pass" else min(level, by_status)
 
 
-def sizes(section: ET.Element, report: Report, index: words.Index) -> None:
+def sizes(section: ET.Element, report: Report, index: Index) -> None:
     """The bandwidth of the all-reduce by message size: a plot, and its figures as a table."""
     rows = bandwidth.rows(report)
     if not rows:
@@ -153,7 +152,7 @@ def _plot(section: ET.Element, series: dict[str, list[tuple[int, float]]]) -> No
         aria_labelledby="plot-title plot-text",
     )
     add(svg, "title", "Bandwidth of the all-reduce by message size", id="plot-title")
-    best = [f"{name} at most {words.figure(max(v for _, v in line))} GB/s" for name, line in series.items()]
+    best = [f"{name} at most {fmt.figure(max(v for _, v in line))} GB/s" for name, line in series.items()]
     add(svg, "desc", f"{'; '.join(best)}. The table below has the figures.", id="plot-text")
     for step in range(5):
         value = top * step / 4

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 
-from netdoctor.report import words
+from netdoctor.report import fmt, summary
 from netdoctor.report.model import MeasureRecord, Report
 
 # Base units as Prometheus asks for: factor and suffix.
@@ -65,8 +65,8 @@ def _samples(report: Report, detail: bool) -> Iterator[tuple[str, str, dict[str,
         report.run.duration_ms / 1000,
     )
     yield "netdoctor_run_complete", "0 when the last scan was stopped.", {}, float(report.run.complete)
-    for status in words.STATUSES:
-        results = words.count(verdict.counts, status)
+    for status in summary.STATUSES:
+        results = summary.count(verdict.counts, status)
         yield "netdoctor_results", "Results by status.", {"status": status}, results
     unseen: dict[str, set[str]] = {check.family: set() for check in report.checks}
     for gap in verdict.gaps:
@@ -75,7 +75,7 @@ def _samples(report: Report, detail: bool) -> Iterator[tuple[str, str, dict[str,
         what = "Nodes on which something of a family could have been examined and was not."
         yield "netdoctor_gaps", what, {"family": family}, len(nodes)
     for check, cells in zip(report.matrix.checks, report.matrix.cells, strict=True):
-        for letter, status in words.LETTERS.items():
+        for letter, status in summary.LETTERS.items():
             found = cells.count(letter)
             if found:
                 labels = {"check": check, "status": status}
@@ -91,7 +91,7 @@ def _samples(report: Report, detail: bool) -> Iterator[tuple[str, str, dict[str,
         for check, cells in zip(report.matrix.checks, report.matrix.cells, strict=True):
             for node, letter in zip(report.matrix.nodes, cells, strict=True):
                 if letter != ".":
-                    labels = {"check": check, "node": node, "status": words.LETTERS.get(letter, "unknown")}
+                    labels = {"check": check, "node": node, "status": summary.LETTERS.get(letter, "unknown")}
                     yield "netdoctor_cell", "Results other than pass, one by one.", labels, 1
 
 
@@ -103,7 +103,7 @@ def _nodes(report: Report) -> Iterator[tuple[str, str, dict[str, str], float]]:
             ready = float(node in healthy)
             yield "netdoctor_node_ready", "1 for a node that is healthy.", {"node": node}, ready
     for node, column in zip(report.matrix.nodes, zip(*report.matrix.cells, strict=True), strict=False):
-        for letter, status in words.LETTERS.items():
+        for letter, status in summary.LETTERS.items():
             found = column.count(letter)
             if found and status not in ("pass", "skip"):
                 labels = {"node": node, "status": status}
@@ -122,7 +122,7 @@ def _measure(measure: MeasureRecord) -> Iterator[tuple[str, str, dict[str, str],
     name = "_".join(filter(None, ["netdoctor", stem or "measure", suffix]))
     if name.startswith(_OWN):
         name = f"netdoctor_measure_{name.removeprefix('netdoctor_')}"
-    what = f"Measured: {words.plain(measure.name, 60)}".replace("\\", "\\\\")
+    what = f"Measured: {fmt.plain(measure.name, 60)}".replace("\\", "\\\\")
     yield name, what, label, measure.value * factor
     if measure.error is not None:
         yield f"{name}_error", f"{what}, error bound", label, measure.error * factor
@@ -134,7 +134,7 @@ def _name(text: str) -> str:
 
 
 def _label(text: str) -> str:
-    return words.plain(text, 300).replace("\\", "\\\\").replace('"', '\\"')
+    return fmt.plain(text, 300).replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _number(value: float) -> str:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from netdoctor.jsontext import encode
-from netdoctor.report import words
+from netdoctor.report import commands, describe, fmt, summary
 from netdoctor.report.model import Cause, Report, Suppressed
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -25,9 +25,7 @@ def render(report: Report, *, pretty: bool = False) -> bytes:
     """Return one SARIF log with one run."""
     accepted = [_as_cause(one) for one in report.suppressed]
     checks = dict.fromkeys(map(_rule_of, (*report.causes, *accepted)), "")
-    checks |= {
-        words.plain(check.id, 60) or "netdoctor": words.plain(check.title, 400) for check in report.checks
-    }
+    checks |= {fmt.plain(check.id, 60) or "netdoctor": fmt.plain(check.title, 400) for check in report.checks}
     checks = {name: title or name for name, title in checks.items()}
     index = {name: number for number, name in enumerate(checks)}
     results = [
@@ -39,14 +37,14 @@ def render(report: Report, *, pretty: bool = False) -> bytes:
     ]
     return log(
         [
-            rule(name, words.plain(title, 400) or name, "netdoctor checks explain")
+            rule(name, fmt.plain(title, 400) or name, "netdoctor checks explain")
             for name, title in checks.items()
         ],
         _invocation(report),
         results,
-        name=words.plain(report.tool.name, 100) or "netdoctor",
-        version=words.plain(report.tool.version, 100),
-        automation_id=f"netdoctor/{quoted(words.plain(report.run.profile, 40))}/",
+        name=fmt.plain(report.tool.name, 100) or "netdoctor",
+        version=fmt.plain(report.tool.version, 100),
+        automation_id=f"netdoctor/{quoted(fmt.plain(report.run.profile, 40))}/",
         pretty=pretty,
     )
 
@@ -90,12 +88,12 @@ def _as_cause(one: Suppressed) -> Cause:
 
 def _suppression(one: Suppressed) -> dict[str, str]:
     """Why a result counts for nothing (3.35); external: it was said in a file of its own."""
-    until = f" (until {words.plain(one.until, 20)})" if one.until else ""
-    return {"kind": "external", "justification": f"{words.plain(one.reason, 300)}{until}"}
+    until = f" (until {fmt.plain(one.until, 20)})" if one.until else ""
+    return {"kind": "external", "justification": f"{fmt.plain(one.reason, 300)}{until}"}
 
 
 def _rule_of(cause: Cause) -> str:
-    return words.cause_check(cause) or "netdoctor"
+    return describe.cause_check(cause) or "netdoctor"
 
 
 def rule(name: str, title: str, command: str) -> dict[str, Any]:
@@ -103,23 +101,23 @@ def rule(name: str, title: str, command: str) -> dict[str, Any]:
 
 
 def _result(report: Report, cause: Cause, rule: int) -> dict[str, Any]:
-    said = [words.title(cause), *(words.plain(line) for line in cause.seen)]
-    for name, fix in zip(words.fix_names(cause.fixes), cause.fixes, strict=True):
-        said += [f"{name}: {words.fix_label(report, fix)}", *words.fix_commands(fix)]
+    said = [describe.title(cause), *(fmt.plain(line) for line in cause.seen)]
+    for name, fix in zip(describe.fix_names(cause.fixes), cause.fixes, strict=True):
+        said += [f"{name}: {describe.fix_label(report, fix)}", *commands.fix_commands(fix)]
     if cause.verify:
-        said.append(f"verify: {words.command(cause.verify.shell)}")
+        said.append(f"verify: {commands.display(cause.verify.shell)}")
     return {
         "ruleId": _rule_of(cause),
         "ruleIndex": rule,
         "level": LEVELS.get(cause.status, "warning"),
         "message": message("\n".join(said)),
         "locations": _locations(report, cause),
-        "partialFingerprints": {FINGERPRINT: words.plain(cause.fingerprint, 200)},
+        "partialFingerprints": {FINGERPRINT: fmt.plain(cause.fingerprint, 200)},
         "properties": {
-            "key": words.plain(cause.key, 100),
-            "status": words.plain(cause.status, 20),
-            "confidence": words.plain(cause.confidence, 20),
-            "nodes": [words.plain(node, 200) for node in cause.node_list],
+            "key": fmt.plain(cause.key, 100),
+            "status": fmt.plain(cause.status, 20),
+            "confidence": fmt.plain(cause.confidence, 20),
+            "nodes": [fmt.plain(node, 200) for node in cause.node_list],
         },
     }
 
@@ -130,11 +128,11 @@ def message(text: str) -> dict[str, str]:
 
 
 def _locations(report: Report, cause: Cause) -> list[dict[str, Any]]:
-    path = words.plain(report.run.hosts_source.get("path", ""), 1_000)
+    path = fmt.plain(report.run.hosts_source.get("path", ""), 1_000)
     lines = {target.id: target.line for target in report.targets}
     found = []
     for node in cause.node_list[:MOST_LOCATIONS]:
-        place: dict[str, Any] = {"logicalLocations": [{"name": words.plain(node, 200), "kind": "resource"}]}
+        place: dict[str, Any] = {"logicalLocations": [{"name": fmt.plain(node, 200), "kind": "resource"}]}
         line = lines.get(node)
         if path and path != "-" and line:  # names from the command line or stdin are in no file
             uri = quoted(path) if not path.startswith("/") else f"file://{quoted(path)}"
@@ -150,10 +148,10 @@ def quoted(text: str) -> str:
 
 def _invocation(report: Report) -> dict[str, Any]:
     decided = report.verdict.state in ("ready", "not_ready", "partial_pass") and report.run.complete
-    said = f"{words.verdict(report)}: {words.headline(report)}"
+    said = f"{summary.verdict(report)}: {summary.headline(report)}"
     notes = [{"level": "none" if decided else "error", "message": message(said)}]
     notes += [
-        {"level": "warning" if note.level == "warn" else "note", "message": message(words.plain(note.text))}
+        {"level": "warning" if note.level == "warn" else "note", "message": message(fmt.plain(note.text))}
         for note in report.notes
     ]
     return {

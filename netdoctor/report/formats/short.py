@@ -1,6 +1,6 @@
 """One line per cause, nothing when READY: for cron and prologs."""
 
-from netdoctor.report import words
+from netdoctor.report import describe, summary
 from netdoctor.report.model import Report
 from netdoctor.text import inert_line
 
@@ -12,11 +12,13 @@ def render(report: Report) -> str:
     was looked at.
     """
     lines = [
-        " ".join(filter(None, [words.word(cause.status), words.cause_check(cause), words.title(cause)]))
+        " ".join(
+            filter(None, [summary.word(cause.status), describe.cause_check(cause), describe.title(cause)])
+        )
         for cause in report.causes
     ]
     unseen = report.verdict.state != "ready" or report.verdict.gaps or report.suppressed
     if unseen and all(cause.status == "warn" for cause in report.causes):
         # Not one cause of that, and still not ready, or not all of it: silence would read as green.
-        lines.insert(0, f"{words.verdict(report)} {words.headline(report)}")
+        lines.insert(0, f"{summary.verdict(report)} {summary.headline(report)}")
     return "".join(f"{inert_line(line)}\n" for line in lines)

@@ -6,9 +6,10 @@ Depends on nothing but the report object, so that a saved report shown later is 
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from netdoctor.report import words
+from netdoctor.report import commands, describe, families, fmt, summary
 from netdoctor.report.formats import bandwidth
 from netdoctor.report.model import Cause, FixRecord, Report, Result
+from netdoctor.report.results import Index
 from netdoctor.text import REPLACEMENT, inert_line
 
 WIDTH = 100
@@ -80,8 +81,8 @@ class _Page:
         self.verbosity = verbosity
         self.all_causes = all_causes
         self.ascii = ascii
-        self.index = words.Index(report)
-        self.fold_limit = words.FOLD_LIMIT if verbosity < 1 else None
+        self.index = Index(report)
+        self.fold_limit = fmt.FOLD_LIMIT if verbosity < 1 else None
 
     def line(self, *parts: str | tuple[str, str]) -> str:
         """Return one line of (text, style) parts: the only place where styles become escape codes."""
@@ -101,8 +102,8 @@ class _Page:
     def lines(self, seen: int) -> list[str]:
         """Return the whole report; `seen` caps the lines of evidence per cause."""
         report = self.report
-        last = f"{words.verdict(report)}, exit {report.verdict.exit_code}, "
-        last += words.seconds(report.run.duration_ms)
+        last = f"{summary.verdict(report)}, exit {report.verdict.exit_code}, "
+        last += fmt.seconds(report.run.duration_ms)
         end = self.line((last, _STYLES.get(report.verdict.state, "")))
         if self.verbosity < 0:
             return [*self.causes(seen), end]
@@ -137,7 +138,7 @@ class _Page:
 
     def header(self) -> Iterator[str]:
         line = ""
-        for part in words.header(self.report):
+        for part in summary.header(self.report):
             if line and len(line) + 3 + len(part) > self.width:
                 yield self.line(line)
                 line = f"  {part}"
@@ -146,10 +147,10 @@ class _Page:
         yield self.line(line)
 
     def verdict(self) -> Iterator[str]:
-        name = words.verdict(self.report)
+        name = summary.verdict(self.report)
         indent = len(name) + 3
         style = _STYLES.get(self.report.verdict.state, "")
-        headline = words.headline(self.report)
+        headline = summary.headline(self.report)
         if indent + len(headline) <= self.width:  # keeps the wide gap before the figures of a READY
             yield self.line((name, style), "   ", headline)
         else:
@@ -158,7 +159,7 @@ class _Page:
                     ((name, style), "   ") if number == 0 else (" " * indent,)
                 )
                 yield self.line(*start, piece)
-        stopped = words.stopped(self.report)
+        stopped = summary.stopped(self.report)
         if stopped:
             for piece in self.wrap(stopped, 0, 2):
                 yield self.line(piece)
@@ -176,41 +177,41 @@ class _Page:
     def cause(self, cause: Cause, seen: int) -> Iterator[str]:
         """Yield the block of one cause."""
         yield from self.cause_title(cause)
-        observed = [words.plain(line) for line in cause.seen[:seen]]
+        observed = [fmt.plain(line) for line in cause.seen[:seen]]
         if len(cause.seen) > seen:
             observed[-1] += f" (and {len(cause.seen) - seen} more: -v)"
         yield from self.labelled("seen", observed)
-        yield from self.labelled("explains", words.explains(self.report, cause, self.index))
-        yield from self.labelled("since", words.since(self.report, cause))
+        yield from self.labelled("explains", describe.explains(self.report, cause, self.index))
+        yield from self.labelled("since", describe.since(self.report, cause))
         if self.verbosity > 0:
-            yield from self.labelled("why", [words.plain(cause.why)] if cause.why else [])
+            yield from self.labelled("why", [fmt.plain(cause.why)] if cause.why else [])
             yield from self.labelled("nodes", self.every_node(cause))
         whole = self.verbosity > 0 or self.all_causes
-        fixes = cause.fixes if whole else words.fixes_shown(cause.fixes)
-        for name, fix in zip(words.fix_names(fixes), fixes, strict=True):
+        fixes = cause.fixes if whole else describe.first_fixes(cause.fixes)
+        for name, fix in zip(describe.fix_names(fixes), fixes, strict=True):
             yield from self.fix(name, fix)
         if len(fixes) < len(cause.fixes):
-            yield from self.labelled("", [f"{words.number(len(cause.fixes) - len(fixes), 'other way')}: -v"])
+            yield from self.labelled("", [f"{fmt.number(len(cause.fixes) - len(fixes), 'other way')}: -v"])
         if cause.settle_by:
             label = "settle" if cause.status != "unknown" else "try"
             yield from self.aim(label, cause.settle_by)
         if cause.verify:
             again = "verify" if cause.status != "unknown" or cause.settle_by else "try"
-            yield self.line(self.label(again), words.command(cause.verify.shell))
-        yield from self.labelled("see", [words.plain(cause.see)] if cause.see else [])
+            yield self.line(self.label(again), commands.display(cause.verify.shell))
+        yield from self.labelled("see", [fmt.plain(cause.see)] if cause.see else [])
 
     def cause_title(self, cause: Cause) -> Iterator[str]:
-        check = words.cause_check(cause)
-        status = words.word(cause.status)
+        check = describe.cause_check(cause)
+        status = summary.word(cause.status)
         mark = f"[{cause.id}] "
         indent = 10 if len(status) < 5 and len(mark) < 5 else len(mark) + len(status) + 2
         indent = indent if self.width >= 60 else 4
         gap = " " * max(indent - len(mark) - len(status), 1)
-        text = words.title(cause)
+        text = describe.title(cause)
         column = self.width
         beside = self.width >= 90 and bool(check)
         if beside:
-            widest = max(len(words.cause_check(other)) for other in self.report.causes)
+            widest = max(len(describe.cause_check(other)) for other in self.report.causes)
             column = min(self.width - 13, self.width - widest)
         styled = (status, _STYLES.get(cause.status, ""))
         if self.width < 60:
@@ -231,8 +232,8 @@ class _Page:
             yield self.line(" " * indent, check)
 
     def every_node(self, cause: Cause) -> list[str]:
-        whole = words.cause_nodes(self.report, cause, None)
-        return [whole] if len(whole) > words.FOLD_LIMIT else []
+        whole = describe.cause_nodes(self.report, cause, None)
+        return [whole] if len(whole) > fmt.FOLD_LIMIT else []
 
     def label(self, name: str) -> str:
         if self.width < 60:
@@ -250,37 +251,37 @@ class _Page:
     def aim(self, name: str, text: str) -> Iterator[str]:
         """Yield a command unwrapped, or a sentence wrapped."""
         if text.startswith("netdoctor "):
-            yield self.line(self.label(name), words.command(text))
+            yield self.line(self.label(name), commands.display(text))
         else:
-            yield from self.labelled(name, [words.plain(text)])
+            yield from self.labelled(name, [fmt.plain(text)])
 
     def fix(self, name: str, fix: FixRecord) -> Iterator[str]:
-        yield from self.labelled(name, [words.fix_label(self.report, fix)])
+        yield from self.labelled(name, [describe.fix_label(self.report, fix)])
         indent = "      " if self.width >= 60 else "    "
-        for shell in words.fix_commands(fix, every=self.all_causes or self.verbosity > 0):
+        for shell in commands.fix_commands(fix, every=self.all_causes or self.verbosity > 0):
             yield self.line(indent, shell)
         if fix.undo and self.verbosity > 0:
             yield from self.labelled("undo", ["takes it back"])
-            for shell in words.to_paste(fix.undo):
+            for shell in commands.to_paste(fix.undo):
                 yield self.line(indent, shell)
 
     def table(self) -> Iterator[str]:
         """Yield one row per family, and the counts."""
         rows: list[_Row] = []
         for row in self.report.families:
-            who, remark = words.family_value(self.report, row, self.index)
-            label = words.family_label(row.family)
-            status = words.family_status(self.report, row, self.index)
+            who, remark = families.value(self.report, row, self.index)
+            label = families.label(row.family)
+            status = families.status(self.report, row, self.index)
             rows.append((status, label, row.checks, who, remark if self.width >= 70 else ""))
         rows = _merged(rows) if self.verbosity < 1 else rows
-        state = max([4, *(len(words.word(row[0])) for row in rows)])
+        state = max([4, *(len(summary.word(row[0])) for row in rows)])
         name = max([10, *(len(row[1]) for row in rows)])
         for status, label, checks, who, remark in rows:
             value = f"{who}    {remark}" if remark and who else who or remark
             left = f"{label:<{name}} {checks:>2}   "
             indent = 2 + state + 2 + len(left)
             style = _STYLES.get(status, "")
-            shown = words.word(status)
+            shown = summary.word(status)
             pieces = [value] if indent + len(value) <= self.width else list(self.wrap(value, indent))
             start = ("  ", (shown, style), " " * (state - len(shown) + 2), left)
             yield self.line(*start, pieces[0] if pieces else "")
@@ -288,7 +289,7 @@ class _Page:
                 yield self.line(" " * indent, piece)
         if self.report.verdict.state not in ("ready", "partial_pass") or self.verbosity > 0:
             indent = 8 if self.width >= 60 else 2
-            for number, piece in enumerate(self.wrap(words.counts_line(self.report), indent, indent + 2)):
+            for number, piece in enumerate(self.wrap(summary.counts_line(self.report), indent, indent + 2)):
                 yield self.line(" " * (indent if number == 0 else indent + 2), piece)
 
     def bandwidth(self) -> Iterator[str]:
@@ -302,31 +303,31 @@ class _Page:
     def passes(self) -> Iterator[str]:
         """Yield each check with what it found in all, and the reasons and values behind it."""
         matrix = self.report.matrix
-        name = max([10, *(len(words.plain(check, 60)) for check in matrix.checks)])
+        name = max([10, *(len(fmt.plain(check, 60)) for check in matrix.checks)])
         said: dict[str, dict[str, list[str]]] = {}
         for result in self.report.results:
             if not self.index.is_plain_pass(result):
-                text = words.plain(result.summary or result.observed or "", 300)
+                text = fmt.plain(result.summary or result.observed or "", 300)
                 if result.status == "blocked" and result.cause is not None:
                     text = f"waits for [{result.cause}]"
-                line = f"{words.word(result.status)}: {text}"
+                line = f"{summary.word(result.status)}: {text}"
                 said.setdefault(result.check, {}).setdefault(line, []).append(result.target)
-        said = {check: words.alike(lines) for check, lines in said.items()}
+        said = {check: fmt.fold_addresses(lines) for check, lines in said.items()}
         for check, cells in zip(matrix.checks, matrix.cells, strict=True):
             parts = [
-                f"{n} {status}" for letter, status in words.LETTERS.items() if (n := cells.count(letter))
+                f"{n} {status}" for letter, status in summary.LETTERS.items() if (n := cells.count(letter))
             ]
             # A title states the healthy case: beside a failure it would read as a contradiction.
             healthy = set(cells) <= {".", "-"}
-            title = words.plain(self.index.titles.get(check, ""), 200) if healthy else ""
+            title = fmt.plain(self.index.titles.get(check, ""), 200) if healthy else ""
             indent = 2 + name + 3
             value = f"{', '.join(parts):<8}   {title}"
             for number, piece in enumerate(self.wrap(value, indent)):
-                left = f"  {words.plain(check, 60):<{name}}   " if number == 0 else " " * indent
+                left = f"  {fmt.plain(check, 60):<{name}}   " if number == 0 else " " * indent
                 yield self.line(left, piece)
             lines = said.get(check, {})
             for text, targets in list(lines.items())[:_SAID]:
-                for piece in self.wrap(f"{words.nodes_text(self.report, targets)} {text}", 6, 8):
+                for piece in self.wrap(f"{fmt.nodes_text(self.report, targets)} {text}", 6, 8):
                     yield self.line("      ", piece)
             if len(lines) > _SAID:
                 yield self.line(f"      and {len(lines) - _SAID} more in the JSON report")
@@ -340,29 +341,29 @@ class _Page:
     def times(self) -> Iterator[str]:
         """Yield how long each phase took, and the slowest logins."""
         phases = self.report.run.phases
-        name = max((len(words.plain(phase.name, 40)) for phase in phases), default=0)
+        name = max((len(fmt.plain(phase.name, 40)) for phase in phases), default=0)
         for number, phase in enumerate(phases):
-            took = words.seconds(phase.duration_ms)
+            took = fmt.seconds(phase.duration_ms)
             label = f"{'times' if number == 0 else '':<{_LABEL}}"
-            yield self.line(label, f"{words.plain(phase.name, 40):<{name}}  {took:>8}")
-        for text in words.logins(self.report):
+            yield self.line(label, f"{fmt.plain(phase.name, 40):<{name}}  {took:>8}")
+        for text in summary.logins(self.report):
             yield self.line(f"{'logins':<{_LABEL}}", text)
 
     def one_evidence(self, result: Result) -> Iterator[str]:
         yield self.line(
-            f"  {words.plain(result.check, 60)} on {words.plain(result.target, 200)}: ",
-            (words.word(result.status), _STYLES.get(result.status, "")),
+            f"  {fmt.plain(result.check, 60)} on {fmt.plain(result.target, 200)}: ",
+            (summary.word(result.status), _STYLES.get(result.status, "")),
         )
         for item in result.evidence:
-            where = f"    {words.plain(item.where, 200)} {words.plain(item.kind, 20)}: "
-            yield self.line(where, words.escaped(item.what))
+            where = f"    {fmt.plain(item.where, 200)} {fmt.plain(item.kind, 20)}: "
+            yield self.line(where, fmt.escaped(item.what))
             for text in item.output.splitlines() if item.output else ():
-                yield self.line("      | ", words.escaped(text))
+                yield self.line("      | ", fmt.escaped(text))
             if item.truncated:
                 yield self.line("      | (cut)")
 
     def footer(self) -> Iterator[str]:
-        said = words.accepted(self.report)
+        said = summary.accepted(self.report)
         if len(said) > 1 and self.verbosity < 1:
             first = min(self.report.suppressed, key=lambda one: one.until or "9")
             rest = f" (and {len(said) - 1} more: -v)"
@@ -370,22 +371,22 @@ class _Page:
         for line in said:
             for number, piece in enumerate(self.wrap(line, _LABEL)):
                 yield self.line(f"{'accepted' if number == 0 else '':<{_LABEL}}", piece)
-        for line in words.healed(self.report):
+        for line in summary.healed(self.report):
             for number, piece in enumerate(self.wrap(line, _LABEL)):
                 yield self.line(f"{'healed' if number == 0 else '':<{_LABEL}}", piece)
-        good = words.usable(self.report, self.fold_limit)
+        good = summary.usable(self.report, self.fold_limit)
         for number, piece in enumerate(self.wrap(good, _LABEL) if good else ()):
             yield self.line(f"{'' if number else 'usable':<{_LABEL}}", piece)
-        step = words.next_step(self.report)
+        step = summary.next_step(self.report)
         if step:
             does, then = step
             yield self.line(f"{'next':<{_LABEL}}", f"{does}   {then}" if then else does)
-        again = words.report_command(self.report)
+        again = summary.report_command(self.report)
         if again:
-            saved = words.escaped(self.report.run.saved_to or "")
+            saved = fmt.escaped(self.report.run.saved_to or "")
             yield self.line(f"{'report':<{_LABEL}}", f"{saved}    {again}")
         for note in self.report.notes:
-            for number, piece in enumerate(self.wrap(words.plain(note.text, 300), _LABEL)):
+            for number, piece in enumerate(self.wrap(fmt.plain(note.text, 300), _LABEL)):
                 yield self.line(f"{'note' if number == 0 else '':<{_LABEL}}", piece)
 
 
