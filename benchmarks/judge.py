@@ -108,7 +108,7 @@ def measured(nodes: int, shape: str, hcas: int, folder: Path) -> Row:
     report = timed("load", lambda: load(path))
     gc.enable()
     found["tui"] = first_picture(report), peak_mb()
-    timed("expand", lambda: (kept.of(report.facts).store(), len(report.pairs)))
+    timed("expand", lambda: (kept.as_facts(report.facts).store(), len(report.pairs)))
     return found
 
 

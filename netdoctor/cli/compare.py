@@ -84,7 +84,7 @@ def _diff(args: argparse.Namespace) -> int:
     new = Path(args.reports[-1]) if args.reports else LAST
     now = load(new)
     if len(args.reports) == 2:
-        old = baselines.place(Path(args.reports[0]))
+        old = baselines.resolve(Path(args.reports[0]))
     else:
         found = history.before(now)
         if found is None:
@@ -149,7 +149,7 @@ def _list(args: argparse.Namespace) -> None:
     from netdoctor.report import baselines, fmt
     from netdoctor.report.save import load
 
-    for one in baselines.listed():
+    for one in baselines.all_baselines():
         runs = fmt.number(len(one.files), "run")
         try:
             told = f"the newest {_told(load(one.files[0]))}"

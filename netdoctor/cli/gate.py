@@ -227,7 +227,7 @@ def _by_report(args: argparse.Namespace, source: Path) -> int:
     """By a saved report alone, judged again. Nobody is contacted."""
     from netdoctor import scanning
     from netdoctor.facts.software import Job
-    from netdoctor.report.kept import of as facts_kept
+    from netdoctor.report.kept import as_facts as facts_kept
     from netdoctor.report.save import load
     from netdoctor.scanning.gate import Act, Decision, decide, not_ours_now
     from netdoctor.scanning.pool import MAX_AGE_S
@@ -406,7 +406,9 @@ def _deliver(
         with redirect_stdout(sys.stderr):
             report, kept = made()
             place = save if kept else None
-            _, troubles = deliver(report, outputs, RenderOptions(), save=place, kept=kept, redact=args.redact)
+            _, troubles = deliver(
+                report, outputs, RenderOptions(), save=place, saved=kept, redact=args.redact
+            )
     except Exception as error:  # a defect here must neither start nor stop a job
         troubles = [f"the report could not be shown: {type(error).__name__}: {error}"]
     for trouble in troubles:

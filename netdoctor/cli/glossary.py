@@ -73,7 +73,7 @@ def _near(path: Path | None) -> tuple[Near | None, str]:
 
 def of_report(report: Report, name: str) -> Near:
     """What pages need of a report."""
-    from netdoctor.report.kept import of
+    from netdoctor.report.kept import as_facts
 
     nodes = report.matrix.nodes or tuple(target.id for target in report.targets)
     letters = {
@@ -89,5 +89,5 @@ def of_report(report: Report, name: str) -> Near:
     if "MASTER_ADDR" not in meeting and report.launch.get("master_node"):
         meeting["MASTER_ADDR"] = f"{report.launch['master_node']}, the first node"
     said = f"{clean(name, 80)} of {clean(report.run.finished, 40)}"
-    facts = of(report.facts).store()
+    facts = as_facts(report.facts).store()
     return Near(name=said, nodes=nodes, letters=letters, gpus=gpus, meeting=meeting, store=facts)

@@ -151,9 +151,9 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
     """What the command line says of a ScanRequest; what it leaves open is left out."""
     fields = option_fields(args)
     if "baseline" in fields:
-        from netdoctor.report.baselines import place
+        from netdoctor.report.baselines import resolve
 
-        fields["baseline"] = place(args.baseline)
+        fields["baseline"] = resolve(args.baseline)
     args.hosts, args.from_env, args.from_ssh_config = host_words(args), False, None
     if args.hosts:
         fields["hosts"] = tuple(args.hosts)

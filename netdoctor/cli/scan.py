@@ -187,7 +187,7 @@ def _deliver(
         json_detail=args.json_detail,
         pretty=args.pretty,
     )
-    code, troubles = deliver(report, outputs, options, save=save, kept=kept, redact=args.redact)
+    code, troubles = deliver(report, outputs, options, save=save, saved=kept, redact=args.redact)
     for trouble in troubles:
         try:
             sys.stderr.write(f"netdoctor: {clean(trouble, 400)}\n")

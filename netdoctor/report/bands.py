@@ -83,33 +83,33 @@ def learn(runs: Sequence[Report]) -> dict[Key, Band]:
         for key, one in values(run).items():
             by_key.setdefault(key, []).append(one)
     by_name: dict[str, dict[Key, list[Value]]] = {}
-    for key, seen in by_key.items():
-        if len(seen) > 1 and len({one.unit for one in seen}) == 1:
-            by_name.setdefault(key[0], {})[key] = seen
-    return {key: band for alike in by_name.values() for key, band in _pooled(alike).items()}
+    for key, measured_values in by_key.items():
+        if len(measured_values) > 1 and len({one.unit for one in measured_values}) == 1:
+            by_name.setdefault(key[0], {})[key] = measured_values
+    return {key: band for of_measure in by_name.values() for key, band in _pooled(of_measure).items()}
 
 
-def _pooled(alike: Mapping[Key, Sequence[Value]]) -> dict[Key, Band]:
+def _pooled(targets: Mapping[Key, Sequence[Value]]) -> dict[Key, Band]:
     """The bands of the targets of one measure."""
     squares, free = 0.0, 0
-    for seen in alike.values():
-        mean = sum(one.value for one in seen) / len(seen)
-        scale = abs(mean) if seen[0].unit in RATES else 1.0
-        squares += sum(((one.value - mean) / scale) ** 2 for one in seen) if scale else 0.0
-        free += len(seen) - 1
+    for runs in targets.values():
+        mean = sum(one.value for one in runs) / len(runs)
+        scale = abs(mean) if runs[0].unit in RATES else 1.0
+        squares += sum(((one.value - mean) / scale) ** 2 for one in runs) if scale else 0.0
+        free += len(runs) - 1
     spread = math.sqrt(squares / free)
-    times = student(1 - FALSE_ALARM / len(alike) / 2, free)
+    times = student(1 - FALSE_ALARM / len(targets) / 2, free)
     bands = {}
-    for key, seen in alike.items():
-        middle = median(one.value for one in seen)
-        scale = abs(middle) if seen[0].unit in RATES else 1.0
-        shown = max(abs(one.value - middle) for one in seen)
+    for key, runs in targets.items():
+        middle = median(one.value for one in runs)
+        scale = abs(middle) if runs[0].unit in RATES else 1.0
+        farthest = max(abs(one.value - middle) for one in runs)
         least, most = 0.0, math.inf
-        if seen[0].unit in RATES:
+        if runs[0].unit in RATES:
             least, most = LEAST_SHARE * abs(middle), MOST_SHARE * abs(middle)
-        own = max(one.error for one in seen)
-        half = times * spread * math.sqrt(1 + 1 / len(seen)) * scale
-        bands[key] = Band(middle, min(max(half, shown, least, own), most), len(seen))
+        error = max(one.error for one in runs)
+        half = times * spread * math.sqrt(1 + 1 / len(runs)) * scale
+        bands[key] = Band(middle, min(max(half, farthest, least, error), most), len(runs))
     return bands
 
 

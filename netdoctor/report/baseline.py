@@ -48,8 +48,8 @@ def _middle(runs: Sequence[Report]) -> Report:
     learnt = bands.learn(runs)
     newest = runs[0]
 
-    def value(key: bands.Key, own: float) -> float:
-        return learnt[key].middle if key in learnt else own
+    def value(key: bands.Key, default: float) -> float:
+        return learnt[key].middle if key in learnt else default
 
     measures = (replace(m, value=value((m.name, m.target), m.value)) for m in newest.measures)
     pairs = (

@@ -23,20 +23,20 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedBaseline:
     """A baseline and the files of its runs, the newest first."""
 
     name: str
     files: tuple[Path, ...]
 
 
-def listed() -> list[Named]:
+def all_baselines() -> list[NamedBaseline]:
     """All baselines of this folder, by name. No file is opened."""
     try:
         found = sorted(path for path in FOLDER.iterdir() if path.is_dir() and _NAME.fullmatch(path.name))
     except OSError:
         return []
-    return [Named(path.name, files) for path in found if (files := _files(path))]
+    return [NamedBaseline(path.name, files) for path in found if (files := _files(path))]
 
 
 def _files(folder: Path) -> tuple[Path, ...]:
@@ -50,29 +50,29 @@ def checked(name: str) -> str:
     return name
 
 
-def find(name: str) -> Named:
+def find(name: str) -> NamedBaseline:
     """The baseline of this name. Raises InputError that names those there are."""
-    known = {one.name: one for one in listed()}
+    known = {one.name: one for one in all_baselines()}
     if name in known:
         return known[name]
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    there = (
+    existing = (
         f"there {'is' if len(known) == 1 else 'are'}: {', '.join(known)}" if known else "there is none yet"
     )
-    hint = f"did you mean {close[0]}?" if close else there
+    hint = f"did you mean {close[0]}?" if close else existing
     raise InputError(
         f"no baseline is called {name[:80]!r}, and no file; {hint}; netdoctor baseline save NAME makes one"
     )
 
 
-def place(said: Path) -> Path:
+def resolve(argument: Path) -> Path:
     """Where the runs of --baseline are: a report, or the folder of a named baseline. Raises InputError.
 
     A file wins: a name is what is no path and no file.
     """
-    text = str(said)
-    if said.exists() or "/" in text or "." in text:
-        return said
+    text = str(argument)
+    if argument.exists() or "/" in text or "." in text:
+        return argument
     return FOLDER / find(text).name
 
 

@@ -13,7 +13,7 @@ from netdoctor.report.model import Cause, Report
 from netdoctor.text import inert_line
 
 SCHEMA = "netdoctor.diff/1"
-SHOWN = 20
+ROWS_MAX = 20
 _LABEL, _MARK, _STATUS = 9, 10, 8
 
 
@@ -27,12 +27,12 @@ def text(
         "",
     ]
     rows = list(_rows(found, before, now))
-    shown = ""
-    for label, said in rows or [("", "nothing changed")]:
-        left = f"{label if label != shown else '':<{_LABEL}}"
-        shown = label
+    last_label = ""
+    for label, row in rows or [("", "nothing changed")]:
+        left = f"{label if label != last_label else '':<{_LABEL}}"
+        last_label = label
         lines += textwrap.wrap(
-            f"{left}{said}",
+            f"{left}{row}",
             max(width, 40),
             subsequent_indent=" " * (_LABEL + 2),
             break_on_hyphens=False,
@@ -93,18 +93,18 @@ def _rows(found: Diff, before: Report, now: Report) -> Iterator[tuple[str, str]]
     yield from (("WORSE", _cause("[new]", c, now)) for c in found.new)
     if found.verdict_worse:
         yield "WORSE", f"{'verdict':<{_MARK}}{summary.verdict(before)} -> {summary.verdict(now)}"
-    yield from (("WORSE", _change(c, now)) for c in _not_told(found.worse, found.new, now))
+    yield from (("WORSE", _change(c, now)) for c in _unexplained(found.worse, found.new, now))
     yield from _values("WORSE", [m for m in found.moved if m.is_worse])
     yield from (("BETTER", _cause("[healed]", c, before)) for c in found.healed)
-    yield from (("BETTER", _change(c, now)) for c in _not_told(found.better, found.healed, before))
+    yield from (("BETTER", _change(c, now)) for c in _unexplained(found.better, found.healed, before))
     yield from _values("MOVED", [m for m in found.moved if not m.is_worse])
     if not found.new:
         yield from _facts(found, now)
     yield from (("OPEN", _cause("[open]", c, before)) for c in found.open)
-    other = list(_not_told(found.other, found.new, now))
-    yield from (("OTHER", _change(c, now)) for c in other[:SHOWN])
-    if len(other) > SHOWN:
-        yield "OTHER", f"and {len(other) - SHOWN} more: -o json"
+    other = list(_unexplained(found.other, found.new, now))
+    yield from (("OTHER", _change(c, now)) for c in other[:ROWS_MAX])
+    if len(other) > ROWS_MAX:
+        yield "OTHER", f"and {len(other) - ROWS_MAX} more: -o json"
     for what, added, removed in (
         ("HOSTS", found.nodes_added, found.nodes_removed),
         ("CHECKS", found.checks_added, found.checks_removed),
@@ -127,13 +127,13 @@ def _cause(mark: str, cause: Cause, report: Report) -> str:
 def _change(change: Change, now: Report) -> str:
     nodes = fmt.nodes_text(now, change.nodes)
     went = f"{change.before} -> {change.now}"
-    said = f"{fmt.plain(change.check, 60):<16} {nodes} {fmt.plain(change.summary)}".rstrip()
-    return f"{went:<{_MARK + _STATUS}}{said}"
+    text = f"{fmt.plain(change.check, 60):<16} {nodes} {fmt.plain(change.summary)}".rstrip()
+    return f"{went:<{_MARK + _STATUS}}{text}"
 
 
-def _not_told(changes: Sequence[Change], told: Sequence[Cause], report: Report) -> Iterator[Change]:
+def _unexplained(changes: Sequence[Change], causes: Sequence[Cause], report: Report) -> Iterator[Change]:
     """The changes of which no cause that is listed speaks. report: the one that has these causes."""
-    numbers = {cause.id for cause in told}
+    numbers = {cause.id for cause in causes}
     owner = {(r.check, r.target): r.cause for r in report.results}
     for change in changes:
         if not all(owner.get((change.check, node)) in numbers for node in change.nodes):
@@ -145,12 +145,12 @@ def _values(label: str, moved: Sequence[Moved]) -> Iterator[tuple[str, str]]:
     by_name: dict[str, list[Moved]] = {}
     for one in moved:
         by_name.setdefault(one.name, []).append(one)
-    for name, alike in by_name.items():
-        shown = alike if len(alike) <= 4 else alike[:1]
-        for one in shown:
+    for name, values in by_name.items():
+        first = values if len(values) <= 4 else values[:1]
+        for one in first:
             yield label, _value(one, f"{fmt.plain(name, 40)} {fmt.plain(one.target, 120)}")
-        if len(alike) > len(shown):
-            rest = alike[len(shown) :]
+        if len(values) > len(first):
+            rest = values[len(first) :]
             ends = [one.target.replace(" -> ", "->") for one in rest]
             where = "; ".join(fmt.pairs_text(ends)) if all("->" in end for end in ends) else fmt.fold(ends)
             yield (
@@ -176,9 +176,9 @@ def _three(value: float) -> str:
 
 
 def _facts(found: Diff, now: Report) -> Iterator[tuple[str, str]]:
-    for fact in found.facts[:SHOWN]:
+    for fact in found.facts[:ROWS_MAX]:
         nodes = fmt.nodes_text(now, fact.nodes)
         went = f"{fmt.plain(fact.before, 80)} -> {fmt.plain(fact.now, 80)}"
         yield "FACTS", f"{fmt.plain(fact.fact, 40):<16} {nodes}   {went}"
-    if len(found.facts) > SHOWN:
-        yield "FACTS", f"and {len(found.facts) - SHOWN} more: -o json"
+    if len(found.facts) > ROWS_MAX:
+        yield "FACTS", f"and {len(found.facts) - ROWS_MAX} more: -o json"

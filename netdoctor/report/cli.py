@@ -103,8 +103,8 @@ def run(args: argparse.Namespace) -> int:
         except BrokenPipeError:
             raise
         except OSError as error:
-            place = f"={output.path}" if output.path else ""
-            text = clean(f"-o {output.format}{place}: {error.strerror or error}", 1000)
+            suffix = f"={output.path}" if output.path else ""
+            text = clean(f"-o {output.format}{suffix}: {error.strerror or error}", 1000)
             sys.stderr.write(f"netdoctor report: {text}\n")
             return EXIT_BAD_INPUT if output.path else 5
     return 0

@@ -17,8 +17,8 @@ def display(shell: str) -> str:
 
     As a comment it does nothing when it is pasted all the same.
     """
-    shown = escaped(shell)
-    return shown if shown == shell else f"# do not run, it holds control characters: {shown}"
+    visible = escaped(shell)
+    return visible if visible == shell else f"# do not run, it holds control characters: {visible}"
 
 
 def fix_commands(fix: FixRecord, *, every: bool = False) -> list[str]:
@@ -67,5 +67,5 @@ def _template(record: CommandRecord) -> str | None:
 
 def quote_path(path: str) -> str:
     """Return a path as a shell word; one that cannot be seen stays visible and harmless."""
-    shown = escaped(path)
-    return shlex.quote(f"./{shown}" if shown.startswith("-") else shown)
+    visible = escaped(path)
+    return shlex.quote(f"./{visible}" if visible.startswith("-") else visible)

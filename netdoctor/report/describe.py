@@ -28,17 +28,17 @@ def cause_check(cause: Cause) -> str:
 
 def explains(report: Report, cause: Cause, index: Index) -> list[str]:
     """Return what a cause accounts for: results it holds back, and results it turned bad."""
-    own = {(check, node) for check in cause.checks[:1] for node in cause.node_list}
-    held = [e for e in cause.explains if index.status(e.check, e.target) == "blocked"]
+    own_cells = {(check, node) for check in cause.checks[:1] for node in cause.node_list}
+    blocked = [e for e in cause.explains if index.status(e.check, e.target) == "blocked"]
     bad = [
         e
         for e in cause.explains
-        if index.status(e.check, e.target) not in ("blocked", "pass") and (e.check, e.target) not in own
+        if index.status(e.check, e.target) not in ("blocked", "pass") and (e.check, e.target) not in own_cells
     ]
     lines = []
-    if cause.held or held:
-        what = f"{number(cause.held or len(held), 'result')} not run"
-        lines.append(f"{what}: {_spread(report, held)}" if held else what)
+    if cause.held or blocked:
+        what = f"{number(cause.held or len(blocked), 'result')} not run"
+        lines.append(f"{what}: {_spread(report, blocked)}" if blocked else what)
     if bad:
         lines.append(f"{number(len(bad), 'other result')}: {_spread(report, bad)}")
     return lines
@@ -57,14 +57,14 @@ def since(report: Report, cause: Cause) -> list[str]:
 def _spread(report: Report, explained: Sequence[Any]) -> str:
     checks = list(dict.fromkeys(plain(e.check, 60) for e in explained))
     targets = list(dict.fromkeys(e.target for e in explained if e.target not in ("cluster", "control")))
-    shown = ", ".join(checks)
+    text = ", ".join(checks)
     if len(checks) > 6:
         families = dict.fromkeys(check.partition(".")[0] for check in checks)
-        shown = f"{len(checks)} checks of {plain(', '.join(families), 120)}"
+        text = f"{len(checks)} checks of {plain(', '.join(families), 120)}"
     nodes = [target for target in targets if "->" not in target]
     where = [nodes_text(report, nodes)] if nodes else []
     where += pairs_text([target for target in targets if "->" in target])
-    return f"{shown} on {', '.join(where)}" if where else shown
+    return f"{text} on {', '.join(where)}" if where else text
 
 
 def fix_names(fixes: Iterable[FixRecord]) -> Iterator[str]:
@@ -77,12 +77,12 @@ def fix_names(fixes: Iterable[FixRecord]) -> Iterator[str]:
 
 def first_fixes(fixes: Sequence[FixRecord]) -> Sequence[FixRecord]:
     """Return those that fit into a short report: two that heal, with what is to be looked at before."""
-    shown: list[FixRecord] = []
+    selected: list[FixRecord] = []
     for fix in fixes:
-        if len(shown) == 3 or sum(one.kind != "look" for one in shown) == 2:
+        if len(selected) == 3 or sum(one.kind != "look" for one in selected) == 2:
             break
-        shown.append(fix)
-    return shown
+        selected.append(fix)
+    return selected
 
 
 def fix_label(report: Report, fix: FixRecord) -> str:

@@ -108,14 +108,14 @@ def diff(before: Report, now: Report, further: Sequence[Report] = ()) -> Diff:
     old = before.fingerprints.union(*(run.fingerprints for run in further))
     current = now.fingerprints
     worse, better, other = _cells(before, now)
-    gone = [c for c in before.causes if c.fingerprint not in current]
-    healed = tuple(c for c in gone if is_healed(c, now))
+    absent = [c for c in before.causes if c.fingerprint not in current]
+    healed = tuple(c for c in absent if is_healed(c, now))
     states = [_STATES.get(report.verdict.state) for report in (before, now)]
     return Diff(
         new=tuple(c for c in now.causes if c.fingerprint not in old),
         healed=healed,
         same=tuple(c for c in now.causes if c.fingerprint in old),
-        open=tuple(c for c in gone if c not in healed),
+        open=tuple(c for c in absent if c not in healed),
         verdict_worse=None not in states and states[0] < states[1],  # type: ignore[operator]  # no None in it
         worse=worse,
         better=better,
@@ -136,10 +136,10 @@ def _only(these: tuple[str, ...], those: tuple[str, ...]) -> tuple[str, ...]:
 
 def _cells(before: Report, now: Report) -> tuple[tuple[Change, ...], tuple[Change, ...], tuple[Change, ...]]:
     rows = dict(zip(before.matrix.checks, before.matrix.cells, strict=True))
-    places = {node: i for i, node in enumerate(before.matrix.nodes)}
-    shared = [(j, places[node], node) for j, node in enumerate(now.matrix.nodes) if node in places]
-    said = {(r.check, r.target): r.summary for r in now.results}
-    said_before = {(r.check, r.target): r.summary for r in before.results}
+    columns = {node: i for i, node in enumerate(before.matrix.nodes)}
+    shared = [(j, columns[node], node) for j, node in enumerate(now.matrix.nodes) if node in columns]
+    summaries = {(r.check, r.target): r.summary for r in now.results}
+    summaries_before = {(r.check, r.target): r.summary for r in before.results}
     groups: dict[tuple[str, str, str], list[str]] = {}
     for check, cells in zip(now.matrix.checks, now.matrix.cells, strict=True):
         if check not in rows or (cells == rows[check] and now.matrix.nodes == before.matrix.nodes):
@@ -151,7 +151,9 @@ def _cells(before: Report, now: Report) -> tuple[tuple[Change, ...], tuple[Chang
     better: list[Change] = []
     other: list[Change] = []
     for (check, was, is_), nodes in groups.items():
-        text = said.get((check, nodes[0])) if _BAD.get(is_, 0) else said_before.get((check, nodes[0]))
+        text = (
+            summaries.get((check, nodes[0])) if _BAD.get(is_, 0) else summaries_before.get((check, nodes[0]))
+        )
         change = Change(check, was, is_, tuple(nodes), text or "")
         if was in _BAD and is_ in _BAD:
             (worse if _BAD[is_] > _BAD[was] else better).append(change)
@@ -166,9 +168,9 @@ def is_healed(cause: Cause, now: Report) -> bool:
     A cause whose nodes have all left is not.
     """
     rows = dict(zip(now.matrix.checks, now.matrix.cells, strict=True))
-    places = [n for n, node in enumerate(now.matrix.nodes) if node in cause.node_list or not cause.node_list]
-    return bool(places and cause.checks) and all(
-        check in rows and all(rows[check][n] == "." for n in places) for check in cause.checks
+    columns = [n for n, node in enumerate(now.matrix.nodes) if node in cause.node_list or not cause.node_list]
+    return bool(columns and cause.checks) and all(
+        check in rows and all(rows[check][n] == "." for n in columns) for check in cause.checks
     )
 
 

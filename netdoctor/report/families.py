@@ -18,23 +18,23 @@ def value(report: Report, row: FamilyRow, index: Index) -> tuple[str, str]:
     """Return (who, remark) of a row: ``all 4 nodes`` or ``[1] gpu-a03``, and what else is worth saying."""
     by_id = {cause.id: cause for cause in report.causes if cause.id in row.causes}
     remark = plain(row.remark, 300)
-    held = {c.id: _blocked(row, c, index) for c in by_id.values()}
-    own = [
+    blocked = {c.id: _blocked(row, c, index) for c in by_id.values()}
+    failing = [
         c
         for c in by_id.values()
-        if not held[c.id] or any(index.family.get(check) == row.family for check in c.checks)
+        if not blocked[c.id] or any(index.family.get(check) == row.family for check in c.checks)
     ]
-    waits = [f"{number(held[c.id], 'check')} held by [{c.id}]" for c in by_id.values() if c not in own]
+    waits = [f"{number(blocked[c.id], 'check')} held by [{c.id}]" for c in by_id.values() if c not in failing]
     word = status(report, row, index)
-    late = waiting(report, row.family, index) if word == "pass" and not own else []
+    late = waiting(report, row.family, index) if word == "pass" and not failing else []
     if late:
         good = passing(report, row.family, index)
         who = plain(good[0], 60) if len(good) == 1 else number(len(good), "node")
         verb = "waits" if len(late) == 1 else "wait"
         return f"{who}; {fold(late, 40)} {verb} for {ids(row.causes) or 'an earlier check'}", remark
-    if own or (waits and word != "blocked"):
+    if failing or (waits and word != "blocked"):
         return "; ".join(
-            [*(f"[{c.id}] {describe.cause_nodes(report, c, 40)}".rstrip() for c in own), *waits]
+            [*(f"[{c.id}] {describe.cause_nodes(report, c, 40)}".rstrip() for c in failing), *waits]
         ), ""
     if word == "blocked":
         rest = [f"{len(row.causes)} causes"] if len(row.causes) > 4 else []

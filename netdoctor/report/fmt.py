@@ -18,8 +18,8 @@ _ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
 
 def plain(text: object, limit: int = 2_000) -> str:
     """Return anything as one harmless line; what is cut ends in three dots."""
-    shown = clean(text if isinstance(text, str) else str(text), _WIDE)
-    return shown if len(shown) <= limit else shown[: limit - 3].rstrip() + "..."
+    cleaned = clean(text if isinstance(text, str) else str(text), _WIDE)
+    return cleaned if len(cleaned) <= limit else cleaned[: limit - 3].rstrip() + "..."
 
 
 def is_inert(char: str) -> bool:
@@ -81,9 +81,11 @@ def fold_addresses(lines: Mapping[str, list[str]]) -> dict[str, list[str]]:
     folded = {}
     for mask, members in groups.items():
         found = zip(*(_ADDRESS.findall(line) for line, _ in members), strict=True)
-        places = iter([fold(list(dict.fromkeys(addresses))) for addresses in found])
-        shown = "".join(next(places) if part == "\0" else part for part in re.split("(\0)", mask))
-        folded[shown] = [target for _, targets in members for target in targets]
+        folded_addresses = iter([fold(list(dict.fromkeys(addresses))) for addresses in found])
+        folded_line = "".join(
+            next(folded_addresses) if part == "\0" else part for part in re.split("(\0)", mask)
+        )
+        folded[folded_line] = [target for _, targets in members for target in targets]
     return folded
 
 

@@ -8,7 +8,7 @@ from netdoctor.report.model import Cause, CommandRecord, FixRecord, Note, Report
 MARK = "# not your netdoctor's: "
 
 
-def stranger(uid: int) -> str | None:
+def foreign_owner(uid: int) -> str | None:
     """Who a file belongs to, None where that is this user or root, who could change netdoctor itself.
 
     As a number: asking for the name may wait for a directory server, and redaction would have to hide it.

@@ -19,7 +19,7 @@ _TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class EarlierReport:
     """One earlier report. finished: as run.finished has it, RFC 3339 in UTC."""
 
     path: Path
@@ -36,7 +36,7 @@ def name_of(report: Report) -> str | None:
     return name if _NAME.fullmatch(name) else None
 
 
-def kept(last: Path = LAST) -> list[Kept]:
+def reports(last: Path = LAST) -> list[EarlierReport]:
     """The reports in the history beside `last`, that one among them, the newest first. No file is opened."""
     folder = last.parent / FOLDER
     try:
@@ -44,12 +44,12 @@ def kept(last: Path = LAST) -> list[Kept]:
             names = [e.name for e in entries if _NAME.fullmatch(e.name) and e.is_file(follow_symlinks=False)]
     except OSError:
         return []
-    return [Kept(folder / name, _finished(name)) for name in sorted(names, reverse=True)]
+    return [EarlierReport(folder / name, _finished(name)) for name in sorted(names, reverse=True)]
 
 
 def before(report: Report, last: Path = LAST) -> Path | None:
     """The newest report in the history that ended before this one, which is what to compare it with."""
-    return next((one.path for one in kept(last) if one.finished < report.run.finished), None)
+    return next((one.path for one in reports(last) if one.finished < report.run.finished), None)
 
 
 def _finished(name: str) -> str:
@@ -62,7 +62,7 @@ def forget(folder: int) -> None:
     with os.scandir(folder) as entries:
         found = sorted((e.name for e in entries if _NAME.fullmatch(e.name)), reverse=True)
     size = 0
-    for place, name in enumerate(found):
+    for number, name in enumerate(found):
         size += os.stat(name, dir_fd=folder, follow_symlinks=False).st_size
-        if place >= KEPT_MAX or (size > BYTES_MAX and place >= ALWAYS):
+        if number >= KEPT_MAX or (size > BYTES_MAX and number >= ALWAYS):
             os.unlink(name, dir_fd=folder)

@@ -83,9 +83,9 @@ class Facts(Mapping[str, Any], ABC):
         """The nodes that were contacted."""
         return frozenset(self.store().node.get("node", {}))
 
-    def packed(self, version: str, taken: str) -> Packed:
+    def packed(self, version: str, collected_at: str) -> Packed:
         """The facts for a file. version, taken: of lines that do not say it."""
-        return _packed(self.plain(), version, taken)
+        return _packed(self.plain(), version, collected_at)
 
     def __getitem__(self, key: str) -> Any:
         return self.plain()[key]
@@ -135,14 +135,14 @@ class Live(Facts):
         return frozenset(self._store.node.get("node", {}))
 
     def for_json(self) -> dict[str, Any]:
-        kept = self._store
+        facts = self._store
         return {
-            "node": {g: {n: _wrapped(v) for n, v in nodes.items()} for g, nodes in kept.node.items()},
-            "cluster": {g: _wrapped(v) for g, v in kept.cluster.items()},
+            "node": {g: {n: _wrapped(v) for n, v in nodes.items()} for g, nodes in facts.node.items()},
+            "cluster": {g: _wrapped(v) for g, v in facts.cluster.items()},
         }
 
-    def packed(self, version: str, taken: str) -> Packed:
-        return _packed(self.for_json(), version, taken)
+    def packed(self, version: str, collected_at: str) -> Packed:
+        return _packed(self.for_json(), version, collected_at)
 
 
 def _wrapped(fact: Any) -> Any:
@@ -167,12 +167,12 @@ class Written(Facts):
 
     def store(self) -> Store:
         shape = self._read(_Shape)
-        made = Store()
+        decoded = Store()
         for group, nodes in shape.node.items():
-            made.node[group] = {node: store.from_saved(group, self._one(raw)) for node, raw in nodes.items()}
+            decoded.node[group] = {node: store.from_saved(group, self._one(raw)) for node, raw in nodes.items()}
         for group, raw in shape.cluster.items():
-            made.cluster[group] = store.from_saved(group, self._one(raw))
-        return made
+            decoded.cluster[group] = store.from_saved(group, self._one(raw))
+        return decoded
 
     def cluster_fact(self, group: str) -> Any:
         raw = self._read(_Shape).cluster.get(group)
@@ -195,45 +195,45 @@ def _decoded(data: msgspec.Raw | bytes, kind: Any, name: str) -> Any:
 class Squeezed(Facts):
     """Those of a report that has them packed."""
 
-    def __init__(self, kept: Packed, name: str) -> None:
-        self._kept, self._name = kept, name
+    def __init__(self, packed: Packed, name: str) -> None:
+        self._packed, self._name = packed, name
 
     def plain(self) -> dict[str, Any]:
         node: dict[str, dict[str, Any]] = {}
         for line in self._lines():
             for group, raw in line.facts.items():
                 node.setdefault(group, {})[line.node] = raw
-        return {"node": node, "cluster": {group: self._rows(group, None) for group in self._kept.cluster}}
+        return {"node": node, "cluster": {group: self._rows(group, None) for group in self._packed.cluster}}
 
     def store(self) -> Store:
-        made = Store()
+        decoded = Store()
         for line in self._lines(unread=True):
             for group, raw in line.facts.items():
                 known = store.group_type(group) is not None
                 fact = raw if known else _decoded(raw, Any, self._name)
-                made.put(group, line.node, store.from_saved(group, fact))
-        for group in self._kept.cluster:
+                decoded.put(group, line.node, store.from_saved(group, fact))
+        for group in self._packed.cluster:
             known = store.group_type(group) is not None
-            made.cluster[group] = (
+            decoded.cluster[group] = (
                 self.cluster_fact(group) if known else store.from_saved(group, self._rows(group, None))
             )
-        return made
+        return decoded
 
     def cluster_fact(self, group: str) -> Any:
         cls = store.group_type(group)
-        if group not in self._kept.cluster or cls is None:
+        if group not in self._packed.cluster or cls is None:
             return store.NOT_COLLECTED
         return self._rows(group, cls)
 
     def nodes(self) -> frozenset[str]:
         return frozenset(line.node for line in self._lines(unread=True) if "node" in line.facts)
 
-    def packed(self, version: str, taken: str) -> Packed:
-        return self._kept
+    def packed(self, version: str, collected_at: str) -> Packed:
+        return self._packed
 
     def _lines(self, unread: bool = False) -> Iterator[Line]:
-        for place, data in unpack(self._kept.facts, f"{self._name}, its facts"):
-            yield decode(data, place, unread)
+        for position, data in unpack(self._packed.facts, f"{self._name}, its facts"):
+            yield decode(data, position, unread)
 
     def _rows(self, group: str, cls: type | None) -> Any:
         """The run's fact: plain, or of this type."""
@@ -241,14 +241,14 @@ class Squeezed(Facts):
         first: Any = None
         more: dict[str, list[Any]] = {}
         hints = get_type_hints(cls) if cls is not None else {}
-        for place, data in unpack(self._kept.cluster[group], what):
+        for position, data in unpack(self._packed.cluster[group], what):
             if first is None:
-                raw = _decoded(data, Any, place)
+                raw = _decoded(data, Any, position)
                 first = raw if cls is None else store.decode(group, raw)
             else:
-                rows = _decoded(data, _Rows, place)
+                rows = _decoded(data, _Rows, position)
                 kind = hints.get(rows.field, list[Any])
-                more.setdefault(rows.field, []).extend(_decoded(rows.rows, kind, place))
+                more.setdefault(rows.field, []).extend(_decoded(rows.rows, kind, position))
         if cls is None and isinstance(first, dict) and isinstance(first.get("value"), dict):
             return {**first, "value": {**first["value"], **more}}
         if cls is not None and isinstance(first, cls) and more.keys() <= hints.keys():
@@ -261,26 +261,28 @@ class _Rows(msgspec.Struct):
     rows: msgspec.Raw
 
 
-def of(facts: Mapping[str, Any]) -> Facts:
+def as_facts(facts: Mapping[str, Any]) -> Facts:
     """The facts of a report, whatever they are kept as."""
     return facts if isinstance(facts, Facts) else Plain(facts)
 
 
-def _packed(facts: Mapping[str, Any], version: str, taken: str) -> Packed:
+def _packed(facts: Mapping[str, Any], version: str, collected_at: str) -> Packed:
     return Packed(
-        facts=pack(_node_lines(facts.get("node") or {}, version, taken if is_time(taken) else _NO_TIME)),
+        facts=pack(
+            _node_lines(facts.get("node") or {}, version, collected_at if is_time(collected_at) else _NO_TIME)
+        ),
         cluster={group: pack(_cluster_lines(raw)) for group, raw in (facts.get("cluster") or {}).items()},
     )
 
 
-def _node_lines(groups: Mapping[str, Mapping[str, Any]], version: str, taken: str) -> Iterator[bytes]:
+def _node_lines(groups: Mapping[str, Mapping[str, Any]], version: str, collected_at: str) -> Iterator[bytes]:
     for node in dict.fromkeys(node for nodes in groups.values() for node in nodes):
         if 0 < len(node) <= NAME_MAX:
             facts = {group: nodes[node] for group, nodes in groups.items() if node in nodes}
-            line = encode(Line(node=node, version=version, taken=taken, facts=facts))
+            line = encode(Line(node=node, version=version, taken=collected_at, facts=facts))
             if is_too_large(line):
                 facts = dict.fromkeys(facts, _wrapped(_TOO_LARGE))
-                line = encode(Line(node=node, version=version, taken=taken, facts=facts))
+                line = encode(Line(node=node, version=version, taken=collected_at, facts=facts))
             yield line
 
 
@@ -300,40 +302,43 @@ def _cluster_lines(raw: Any) -> Iterator[bytes]:
 # Pairs
 
 
-class WirePath(msgspec.Struct, rename={"class_": "class"}):
-    """A `PathRecord` under the names of the JSON format."""
-
-    path: str
-    status: str
-    class_: str
-    ports: tuple[int, ...] = ()
-    value: float | None = None
-
-
-class WirePair(msgspec.Struct, rename={"from_": "from", "class_": "class"}):
-    """A `PairRecord` under the names of the JSON format."""
-
-    check: str
-    from_: str
-    to: str
-    status: str
-    class_: str
-    ports: tuple[int, ...] = ()
-    value: float | None = None
-    unit: str | None = None
-    path: str = ""
-    paths: tuple[WirePath, ...] = ()
+def mirror(cls: type, **other: Any) -> type[msgspec.Struct]:
+    """The struct of a dataclass under its JSON names. other: types of fields that differ there."""
+    hints = get_type_hints(cls, include_extras=True) | other
+    known = {field.name: field for field in dataclasses.fields(cls)}
+    fields: list[Any] = []
+    for name, kind in hints.items():
+        field = known.get(name)
+        if kind is msgspec.Raw:
+            fields.append((name, kind, msgspec.Raw()))
+        elif field is None:
+            fields.append((name, kind, None))
+        elif field.default is not dataclasses.MISSING:
+            fields.append((name, kind, field.default))
+        elif field.default_factory is not dataclasses.MISSING:
+            fields.append((name, kind, msgspec.field(default_factory=field.default_factory)))
+        else:
+            fields.append((name, kind))
+    return msgspec.defstruct(f"Wire{cls.__name__}", fields, kw_only=True, rename=_JSON_NAMES)
 
 
-def read_pairs(wire: Iterable[WirePair]) -> tuple[PairRecord, ...]:
+_JSON_NAMES = {"pass_": "pass", "from_": "from", "class_": "class"}
+_WirePath = mirror(PathRecord)
+_WirePair = mirror(PairRecord, paths=tuple[_WirePath, ...])  # type: ignore[valid-type]
+# Pairs under the names of the JSON format.
+WirePairs: Any = list[_WirePair]  # type: ignore[valid-type]
+
+
+def read_pairs(wire: Iterable[Any]) -> tuple[PairRecord, ...]:
+    """The pairs of WirePairs."""
     return tuple(
-        PairRecord(
-            check=one.check, from_=one.from_, to=one.to, status=one.status, class_=one.class_,
-            ports=one.ports, value=one.value, unit=one.unit, path=one.path,
-            paths=tuple(PathRecord(**msgspec.structs.asdict(path)) for path in one.paths),
-        )
+        PairRecord(**{**msgspec.structs.asdict(one), "paths": tuple(map(_read_path, one.paths))})
         for one in wire
-    )  # fmt: skip
+    )
+
+
+def _read_path(wire: msgspec.Struct) -> PathRecord:
+    return PathRecord(**msgspec.structs.asdict(wire))
 
 
 def write_pairs(pairs: Iterable[PairRecord]) -> list[dict[str, Any]]:
@@ -358,7 +363,7 @@ def _path(one: PathRecord) -> dict[str, Any]:
 def pack_pairs(report: Report) -> dict[str, str]:
     """The pairs by check, for a file."""
     if isinstance(report.pairs, Pairs):
-        return dict(report.pairs.kept)
+        return dict(report.pairs.packed)
     by_check: dict[str, list[PairRecord]] = {}
     for pair in report.pairs:
         by_check.setdefault(pair.check, []).append(pair)
@@ -373,16 +378,16 @@ def pack_pairs(report: Report) -> dict[str, str]:
 class Pairs(Sequence[PairRecord]):
     """The pairs of a report that has them packed, by check. Raises InputError when they are looked at."""
 
-    def __init__(self, kept: Mapping[str, str], name: str) -> None:
-        self.kept, self._name = kept, name
-        self._made: dict[str, tuple[PairRecord, ...]] = {}
+    def __init__(self, packed: Mapping[str, str], name: str) -> None:
+        self.packed, self._name = packed, name
+        self._decoded: dict[str, tuple[PairRecord, ...]] = {}
 
-    def of(self, check: str) -> tuple[PairRecord, ...]:
-        if check in self.kept and check not in self._made:
-            lines = unpack(self.kept[check], f"{self._name}, its pairs of {clean(check, 60)}")
-            rows = (_decoded(data, list[WirePair], place) for place, data in lines)
-            self._made[check] = tuple(pair for some in rows for pair in read_pairs(some))
-        return self._made.get(check, ())
+    def of_check(self, check: str) -> tuple[PairRecord, ...]:
+        if check in self.packed and check not in self._decoded:
+            lines = unpack(self.packed[check], f"{self._name}, its pairs of {clean(check, 60)}")
+            rows = (_decoded(data, WirePairs, position) for position, data in lines)
+            self._decoded[check] = tuple(pair for some in rows for pair in read_pairs(some))
+        return self._decoded.get(check, ())
 
     @overload
     def __getitem__(self, index: int) -> PairRecord: ...
@@ -392,24 +397,24 @@ class Pairs(Sequence[PairRecord]):
         return tuple(self)[index]
 
     def __iter__(self) -> Iterator[PairRecord]:
-        for check in self.kept:
-            yield from self.of(check)
+        for check in self.packed:
+            yield from self.of_check(check)
 
     def __len__(self) -> int:
-        return sum(len(self.of(check)) for check in self.kept)
+        return sum(len(self.of_check(check)) for check in self.packed)
 
     def __bool__(self) -> bool:
-        return bool(self.kept)
+        return bool(self.packed)
 
 
 def pairs_of(report: Report, check: str) -> tuple[PairRecord, ...]:
     """The pairs of one check."""
     if isinstance(report.pairs, Pairs):
-        return report.pairs.of(check)
+        return report.pairs.of_check(check)
     return tuple(pair for pair in report.pairs if pair.check == check)
 
 
 def pair_checks(report: Report) -> list[str]:
     """The checks that have pairs, in order."""
     pairs = report.pairs
-    return list(pairs.kept if isinstance(pairs, Pairs) else dict.fromkeys(pair.check for pair in pairs))
+    return list(pairs.packed if isinstance(pairs, Pairs) else dict.fromkeys(pair.check for pair in pairs))

@@ -1,6 +1,7 @@
 """Formats by name, and where each one goes. A renderer is imported when its format is asked for."""
 
 import difflib
+import importlib
 import os
 import select
 import sys
@@ -34,6 +35,14 @@ class RenderOptions:
     junit_by: str = "auto"
     ascii: bool = False
 
+    @property
+    def columns(self) -> int:
+        return self.width or FILE_WIDTH
+
+    @property
+    def is_colored(self) -> bool:
+        return self.color == "always"
+
 
 class Stream(Protocol):
     """What has written an output since the scan began, and ends it."""
@@ -56,134 +65,64 @@ class Output:
     live: "Stream | None" = None
 
 
-def _text(report: Report, options: RenderOptions) -> str:
-    from netdoctor.report.formats.text import render
-
-    return render(
-        report,
-        width=options.width or FILE_WIDTH,
-        color=options.color == "always",
-        verbosity=options.verbosity,
-        all_causes=options.all_causes,
-        ascii=options.ascii,
-    )
+Renderer = Callable[[Report, RenderOptions], str | bytes]
 
 
-def _short(report: Report, options: RenderOptions) -> str:
-    from netdoctor.report.formats.short import render
+def _format(module: str, function: str = "render", **arguments: str) -> Renderer:
+    """The renderer `function` of ``formats/<module>.py``, imported when it is used.
 
-    return render(report)
+    arguments: which field of RenderOptions each of its arguments is.
+    """
 
+    def render(report: Report, options: RenderOptions) -> str | bytes:
+        renderer = getattr(importlib.import_module(f"netdoctor.report.formats.{module}"), function)
+        given = {name: getattr(options, field) for name, field in arguments.items()}
+        rendered: str | bytes = renderer(report, **given)
+        return rendered
 
-def _json(report: Report, options: RenderOptions) -> bytes:
-    from netdoctor.report.formats.json_ import dumps
-
-    return dumps(report, options.json_detail, options.pretty)
-
-
-def _jsonl(report: Report, options: RenderOptions) -> bytes:
-    from netdoctor.report.formats.jsonl import render
-
-    return render(report, detail=options.json_detail)
+    return render
 
 
-def _junit(report: Report, options: RenderOptions) -> str:
-    from netdoctor.report.formats.junit import render
-
-    return render(report, by=options.junit_by)
-
-
-def _markdown(report: Report, options: RenderOptions) -> str:
-    from netdoctor.report.formats.markdown import render
-
-    return render(report)
-
-
-def _html(report: Report, options: RenderOptions) -> str:
-    from netdoctor.report.formats.html import render
-
-    return render(report)
-
-
-def _github(report: Report, options: RenderOptions) -> str:
-    from netdoctor.report.formats.github import render
-
-    return render(report, width=options.width or FILE_WIDTH)
-
-
-def _prom(report: Report, options: RenderOptions) -> str:
-    from netdoctor.report.formats.prom import render
-
-    return render(report)
-
-
-def _hosts(report: Report, options: RenderOptions) -> str:
-    from netdoctor.report.formats.hosts import render
-
-    return render(report)
-
-
-def _sarif(report: Report, options: RenderOptions) -> bytes:
-    from netdoctor.report.formats.sarif import render
-
-    return render(report, pretty=options.pretty)
-
-
-def _nagios(report: Report, options: RenderOptions) -> str:
-    from netdoctor.report.formats.nagios import render
-
-    return render(report)
-
-
-def _slurm(report: Report, options: RenderOptions) -> str:
-    from netdoctor.report.formats.drain import slurm
-
-    return slurm(report)
-
-
-def _kubectl(report: Report, options: RenderOptions) -> str:
-    from netdoctor.report.formats.drain import kubectl
-
-    return kubectl(report)
-
-
-def _none(report: Report, options: RenderOptions) -> str:
-    return ""
-
-
-FORMATS: dict[str, Callable[[Report, RenderOptions], str | bytes]] = {
-    "text": _text,
-    "short": _short,
-    "json": _json,
-    "jsonl": _jsonl,
-    "junit": _junit,
-    "markdown": _markdown,
-    "html": _html,
-    "github": _github,
-    "prom": _prom,
-    "hosts": _hosts,
-    "sarif": _sarif,
-    "nagios": _nagios,
-    "slurm": _slurm,
-    "kubectl": _kubectl,
-    "none": _none,
+FORMATS: dict[str, Renderer] = {
+    "text": _format(
+        "text",
+        width="columns",
+        color="is_colored",
+        verbosity="verbosity",
+        all_causes="all_causes",
+        ascii="ascii",
+    ),
+    "short": _format("short"),
+    "json": _format("json_", "dumps", detail="json_detail", pretty="pretty"),
+    "jsonl": _format("jsonl", detail="json_detail"),
+    "junit": _format("junit", by="junit_by"),
+    "markdown": _format("markdown"),
+    "html": _format("html"),
+    "github": _format("github", width="columns"),
+    "prom": _format("prom"),
+    "hosts": _format("hosts"),
+    "sarif": _format("sarif", pretty="pretty"),
+    "nagios": _format("nagios"),
+    "slurm": _format("drain", "slurm"),
+    "kubectl": _format("drain", "kubectl"),
+    "none": lambda report, options: "",
 }
 
 
 def parse_output(text: str) -> Output:
     """Return what ``junit=report.xml`` asks for; ``-`` is stdout. Raises InputError."""
-    name, equals, place = text.partition("=")
+    name, equals, path = text.partition("=")
     if name not in FORMATS:
         close = difflib.get_close_matches(name.lower(), FORMATS, n=1, cutoff=0.5)
         hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(FORMATS)}"
         raise InputError(f"-o {text[:80]}: no format is called {name[:40]!r}; {hint}")
-    if equals and not place:
+    if equals and not path:
         raise InputError(f"-o {text}: the file is missing; write: -o {name}=FILE")
-    if name == "none" and place:
+    if name == "none" and path:
         raise InputError(f"-o {text[:80]}: nothing can be written to a file; write: -o none")
-    if "\0" in place:
+    if "\0" in path:
         raise InputError(f"-o {name}: the file name holds a NUL")
-    return Output(name, None if place in ("", "-") else Path(place))
+    return Output(name, None if path in ("", "-") else Path(path))
 
 
 def parse_outputs(texts: Sequence[str]) -> list[Output]:
@@ -206,45 +145,45 @@ def deliver(
     *,
     save: Path | None,
     redact: bool,
-    kept: Report | None = None,
+    saved: Report | None = None,
 ) -> tuple[int, list[str]]:
     """Save and print a report: (exit code, what could not be written and why). The rest is written.
 
-    kept: what is saved instead of it, the report that it has become a part of.
+    saved: what is saved instead of it, the report that it has become a part of.
 
     What is missing turns READY into exit 5, and hides no worse verdict. Stdout comes last and tells both.
     """
     from netdoctor.report.save import save as save_report
 
-    troubles: list[str] = []
+    failures: list[str] = []
 
     def attempt(what: str, work: Callable[[], Report | None]) -> Report | None:
         try:
             return work()
         except OSError as error:
-            troubles.append(f"{what}: {error.strerror or error}")
+            failures.append(f"{what}: {error.strerror or error}")
             return None
 
     if save is not None:
         missing = f"the report was not saved to {save}"
-        if attempt(missing, partial(save_report, kept or report, save)):
+        if attempt(missing, partial(save_report, saved or report, save)):
             report = replace(report, run=replace(report.run, saved_to=str(save)))
     if redact:
         from netdoctor.report.redact import redact as redacted
 
         report = redacted(report)  # after saving: --last has to find the nodes again
     for output in sorted(outputs, key=lambda output: output.path is None):
-        place = f"={output.path}" if output.path else ""
-        shown = report if output.path else _with_troubles(report, troubles)
-        attempt(f"-o {output.format}{place}", partial(emit, shown, output, options))
-    return _with_troubles(report, troubles).verdict.exit_code, troubles
+        suffix = f"={output.path}" if output.path else ""
+        complete = report if output.path else _with_failures(report, failures)
+        attempt(f"-o {output.format}{suffix}", partial(emit, complete, output, options))
+    return _with_failures(report, failures).verdict.exit_code, failures
 
 
-def _with_troubles(report: Report, troubles: Sequence[str]) -> Report:
+def _with_failures(report: Report, failures: Sequence[str]) -> Report:
     """The report as it ends: with what could not be written, and the exit code that comes of it."""
-    if not troubles:
+    if not failures:
         return report
-    notes = tuple(Note(level="warn", text=trouble) for trouble in troubles)
+    notes = tuple(Note(level="warn", text=text) for text in failures)
     verdict = replace(report.verdict, exit_code=report.verdict.exit_code or EXIT_BROKEN)
     return replace(report, verdict=verdict, notes=(*report.notes, *notes))
 
@@ -317,11 +256,11 @@ def put(data: str | bytes) -> None:
     left = memoryview(data)
     try:
         while left:
-            taken = raw.write(left)
-            if taken is None:  # somebody made our end of the pipe one that does not wait
+            written = raw.write(left)
+            if written is None:  # somebody made our end of the pipe one that does not wait
                 select.select([], [raw], [])
             else:
-                left = left[taken:]
+                left = left[written:]
     except BrokenPipeError:
         if len(left) == len(data):
             raise

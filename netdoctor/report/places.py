@@ -10,10 +10,10 @@ from netdoctor.errors import InputError
 from netdoctor.report.output import Output
 
 # What a file is called on the command line, and the file.
-Named = tuple[str, Path]
+NamedPath = tuple[str, Path]
 
 
-def opened(outputs: Sequence[Output], save: Path | None, reads: Iterable[Named]) -> list[Output]:
+def opened(outputs: Sequence[Output], save: Path | None, reads: Iterable[NamedPath]) -> list[Output]:
     """The outputs, those that are pipes or devices with an open descriptor.
 
     save: where the report is saved, None for nowhere. reads: all files that will be read. Raises InputError
@@ -44,12 +44,12 @@ def _stream(path: Path) -> int | None:
         raise InputError(f"-o {path}: {nobody if path.is_fifo() else error.strerror}") from None
 
 
-def keep_apart(writes: Sequence[Named], reads: Iterable[Named]) -> None:
+def keep_apart(writes: Sequence[NamedPath], reads: Iterable[NamedPath]) -> None:
     """Raise InputError where a file would be written that is read, or written under another name as well."""
     known = list(reads)
     for name, path in writes:
-        for other, place in known:
-            if _same(path, place):
+        for other, known_path in known:
+            if _same(path, known_path):
                 raise InputError(f"{name} and {other} are the same file: one would replace it; name another")
         known.append((name, path))
 

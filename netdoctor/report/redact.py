@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from netdoctor.inventory.nodeset import expand, fold, split
-from netdoctor.report.kept import of
+from netdoctor.report.kept import as_facts
 from netdoctor.report.model import Report
 
 # Strings under these keys are of the format. Nothing of a cluster gets into them.
@@ -31,7 +31,7 @@ _HOSTS = ("host", "hostname", "fqdn", "canonical", "via", "jump", "master_addr",
 _USERS = ("user", "ssh_user")
 _SERIALS = ("machine_id", "boot_id", "product_uuid", "uuid", "serial", "node_guid", "sys_image_guid", "guid")
 # Names that say nothing about anybody.
-_KEPT = frozenset(
+_UNREDACTED = frozenset(
     (
         *("root", "nobody", "local", "localhost", "localdomain", "localhost.localdomain", "ip6-localhost"),
         *("ip6-loopback", "ip6-allnodes", "ip6-allrouters", "cluster", "control", "unknown", "none"),
@@ -66,13 +66,13 @@ def redact(report: Report) -> Report:
             report,
             run=dataclasses.replace(report.run, redacted=True),
             pairs=tuple(report.pairs),
-            facts=of(report.facts).plain(),
+            facts=as_facts(report.facts).plain(),
         )
     )
     data["run"]["replay"].pop("listed", None)
     aliases = _Aliases(data)
-    told = _told(data)
-    _collect(data, told, aliases)
+    strings = _cluster_strings(data)
+    _collect(data, strings, aliases)
     fixed = _Rewriter(aliases, {check["id"] for check in data["checks"]}).walk(data, ())
     for cause in (*fixed["causes"], *fixed["suppressed"]):
         if cause["node_list"] and "..." in cause["nodes"]:
@@ -90,21 +90,21 @@ class _Aliases:
         self.table: dict[str, str] = {}
         self.counts: dict[str, int] = {}
         # Aliases must not be names that the report itself holds.
-        self.taken = {atom.lower() for text in _strings(data) for atom in _words(text)}
+        self.used_words = {atom.lower() for text in _strings(data) for atom in _words(text)}
         self.width = max(3, len(str(len(data["targets"]))))
         self.words: dict[str, str] = {}
 
     def add(self, kind: str, original: str) -> None:
         """Give `original` an alias, unless it has one or says nothing."""
         name = _EDGES.sub("", original).lower()
-        if name and name not in self.table and name not in _KEPT:
+        if name and name not in self.table and name not in _UNREDACTED:
             self.table[name] = self._next(kind)
 
     def _next(self, kind: str) -> str:
         while True:
             self.counts[kind] = self.counts.get(kind, 0) + 1
             alias = _FORMS[kind](self.counts[kind], self._word(kind), self.width)
-            if alias.lower() not in self.taken:
+            if alias.lower() not in self.used_words:
                 return alias
 
     def _word(self, kind: str) -> str:
@@ -112,7 +112,9 @@ class _Aliases:
         if kind not in self.words:
             choices = [kind, f"{kind}x", f"{kind}xx", f"redacted{kind}"]
             used = [re.compile(rf"{re.escape(word)}\d+", re.IGNORECASE) for word in choices]
-            free = (w for w, r in zip(choices, used, strict=True) if not any(map(r.fullmatch, self.taken)))
+            free = (
+                w for w, r in zip(choices, used, strict=True) if not any(map(r.fullmatch, self.used_words))
+            )
             self.words[kind] = next(free, choices[-1])
         return self.words[kind]
 
@@ -160,7 +162,7 @@ def _words(text: str) -> Iterator[str]:
     yield from _ATOM.findall(text)
 
 
-def _told(data: dict[str, Any]) -> list[tuple[str, str]]:
+def _cluster_strings(data: dict[str, Any]) -> list[tuple[str, str]]:
     """(key, string) of all strings that are not of the format."""
     found: list[tuple[str, str]] = []
 
@@ -191,7 +193,7 @@ def _is_ours(path: tuple[str, ...], value: Any) -> bool:
     )
 
 
-def _collect(data: dict[str, Any], told: list[tuple[str, str]], aliases: _Aliases) -> None:
+def _collect(data: dict[str, Any], strings: list[tuple[str, str]], aliases: _Aliases) -> None:
     """Find all that needs an alias: nodes first, in their order; what is part of something longer last."""
     replay = data["run"]["replay"].get("targets")
     listed = [t for t in replay if isinstance(t, dict)] if isinstance(replay, list) else []
@@ -203,7 +205,7 @@ def _collect(data: dict[str, Any], told: list[tuple[str, str]], aliases: _Aliase
         if isinstance(node, str):
             aliases.add("node", node)
     versions = _versions(data)
-    for key, text in told:
+    for key, text in strings:
         if key in _USERS:
             aliases.add("user", text)
         for user in (*_HOME.findall(text), *_AT.findall(text)):
@@ -215,7 +217,7 @@ def _collect(data: dict[str, Any], told: list[tuple[str, str]], aliases: _Aliase
         for kind, found in _numbers(text):
             if kind != "v4" or found not in versions:
                 aliases.add(kind, found)
-    for name in _host_names(data, told):
+    for name in _host_names(data, strings):
         if not _known_form(name):
             label, _, domain = name.partition(".")
             aliases.add("host", label)
@@ -261,12 +263,12 @@ def _versions(data: dict[str, Any]) -> set[str]:
     return {v for text in _strings(software) for v in _V4.findall(text)}
 
 
-def _host_names(data: dict[str, Any], told: Iterable[tuple[str, str]]) -> Iterator[str]:
+def _host_names(data: dict[str, Any], strings: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Host names that are no node ids: own names, jump hosts, names in /etc/hosts."""
     name = data["run"]["control_host"].get("name")
     if name:
         yield name
-    for key, text in told:
+    for key, text in strings:
         if key in _HOSTS:
             for hop in text.split(","):
                 yield hop.rpartition("@")[2].partition(":")[0]
@@ -373,5 +375,5 @@ class _Rewriter:
     def cut(self, found: re.Match[str]) -> str:
         """A name that was cut short to fit a line still tells its beginning."""
         begin = found[1].lower()
-        whole = next((name for name in self.known if len(begin) > 2 and name.startswith(begin)), None)
-        return "..." if whole is not None and begin not in self.table else found[0]
+        full_name = next((name for name in self.known if len(begin) > 2 and name.startswith(begin)), None)
+        return "..." if full_name is not None and begin not in self.table else found[0]

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from netdoctor.report import LAST, history
-from netdoctor.report.foreign import disowned, stranger
+from netdoctor.report.foreign import disowned, foreign_owner
 from netdoctor.report.formats.json_ import SIZE_MAX, ReportError, dumps, loads
 from netdoctor.report.model import Report
 from netdoctor.report.moved import moved
@@ -170,9 +170,9 @@ def _sweep(folder: int, name: str) -> None:
         for entry in entries:
             if not ours.fullmatch(entry.name):
                 continue
-            about = entry.stat(follow_symlinks=False)
-            old = time.time() - about.st_mtime > STALE_S
-            if old and stat.S_ISREG(about.st_mode) and about.st_uid == os.geteuid():
+            info = entry.stat(follow_symlinks=False)
+            old = time.time() - info.st_mtime > STALE_S
+            if old and stat.S_ISREG(info.st_mode) and info.st_uid == os.geteuid():
                 os.unlink(entry.name, dir_fd=folder)
 
 
@@ -204,8 +204,8 @@ def load(path: Path = LAST) -> Report:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             # Of the open file: the name may stand for another one a moment later.
-            about = os.fstat(descriptor)
-            if not stat.S_ISREG(about.st_mode):
+            info = os.fstat(descriptor)
+            if not stat.S_ISREG(info.st_mode):
                 raise ValueError("is no regular file")
             data = file.read(SIZE_MAX + 1)
     except IsADirectoryError:
@@ -220,5 +220,5 @@ def load(path: Path = LAST) -> Report:
         report = loads(data, str(path))
     except ReportError as error:
         raise ReportError(f"{path}: {error}") from None
-    owner = stranger(about.st_uid) or report.run.foreign
+    owner = foreign_owner(info.st_uid) or report.run.foreign
     return disowned(report, owner) if owner else moved(report, path)

@@ -122,15 +122,17 @@ def header(report: Report) -> list[str]:
 
 def gpus(report: Report) -> str:
     """Return ``32 GPUs (8 x H100 80GB each)``, or '' when no node's GPUs are known."""
-    seen = [found for target in report.targets if (found := _gpu(target.facts)) is not None]
-    amount = sum(n for n, _ in seen)
+    counted = [found for target in report.targets if (found := _gpu(target.facts)) is not None]
+    amount = sum(n for n, _ in counted)
     if not amount:
         return ""
-    known = "" if len(seen) == len(report.targets) else f" on {len(seen)} of {len(report.targets)} nodes"
-    kinds = set(seen)
+    known = (
+        "" if len(counted) == len(report.targets) else f" on {len(counted)} of {len(report.targets)} nodes"
+    )
+    kinds = set(counted)
     if len(kinds) == 1:
         n, model = kinds.pop()
-        each = " each" if len(seen) > 1 else ""
+        each = " each" if len(counted) > 1 else ""
         return f"{number(amount, 'GPU')}{known}" + (f" ({n} x {model}{each})" if model else "")
     models = sorted({model for n, model in kinds if n and model})
     return f"{number(amount, 'GPU')}{known}" + (f" ({', '.join(models[:3])})" if models else "")

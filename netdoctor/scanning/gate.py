@@ -13,7 +13,7 @@ from netdoctor.facts.software import Job
 from netdoctor.inventory.nodeset import fold
 from netdoctor.options import Group, of_group
 from netdoctor.report import describe, summary
-from netdoctor.report.kept import of as facts_kept
+from netdoctor.report.kept import as_facts as facts_kept
 from netdoctor.report.model import Report
 from netdoctor.scanning.merging import listed_as, other_job
 from netdoctor.scanning.plan import Plan

@@ -6,7 +6,7 @@ from pathlib import Path
 from netdoctor.errors import InputError
 from netdoctor.inventory import Target
 from netdoctor.report import LAST, history
-from netdoctor.report.kept import of
+from netdoctor.report.kept import as_facts
 from netdoctor.report.model import Report
 from netdoctor.report.save import load
 from netdoctor.scanning.record import kept_request
@@ -18,7 +18,7 @@ def newest(targets: Sequence[Target], last: Path = LAST) -> tuple[Report, Path] 
     A report that is somebody else's, redacted or broken is passed over.
     """
     wanted = {(target.id, target.host, target.port) for target in targets}
-    for path in dict.fromkeys([last, *(one.path for one in history.kept(last))]):
+    for path in dict.fromkeys([last, *(one.path for one in history.reports(last))]):
         try:
             report = load(path)
             if not report.run.redacted and wanted <= _contacted(report, path):
@@ -30,6 +30,6 @@ def newest(targets: Sequence[Target], last: Path = LAST) -> tuple[Report, Path] 
 
 def _contacted(report: Report, path: Path) -> set[tuple[str, str, int | None]]:
     """Who was contacted, not only listed. Raises InputError for one that may not be taken at its word."""
-    there = of(report.facts).nodes()
+    there = as_facts(report.facts).nodes()
     listed = kept_request(report, {}, path).targets or ()
     return {(target.id, target.host, target.port) for target in listed if target.id in there}

@@ -27,7 +27,7 @@ from netdoctor.files import read_regular
 from netdoctor.inventory.names import host_fault, printable
 from netdoctor.inventory.task import Task
 from netdoctor.options import ScanRequest
-from netdoctor.report.foreign import stranger
+from netdoctor.report.foreign import foreign_owner
 from netdoctor.report.save import write_whole
 from netdoctor.text import clean
 from netdoctor.transport import bundle
@@ -128,7 +128,7 @@ def invited(folder: Path) -> tuple[list[Spot], str] | None:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
             raise InputError(f"--meet {path}: it is no regular file")
-        if owner := stranger(about.st_uid):
+        if owner := foreign_owner(about.st_uid):
             raise InputError(f"--meet {path}: it belongs to {owner}; nothing is done by it")
         if about.st_mode & 0o022:
             raise InputError(f"--meet {path}: others may write to it (mode {stat.S_IMODE(about.st_mode):o})")

@@ -19,7 +19,7 @@ from netdoctor.facts.software import PYTHON_PLACES, Job
 from netdoctor.inventory.nodeset import fold
 from netdoctor.options import OPTIONS
 from netdoctor.report import LAST, fmt, summary
-from netdoctor.report.kept import of as facts_kept
+from netdoctor.report.kept import as_facts as facts_kept
 from netdoctor.report.model import Note, Report
 from netdoctor.scanning.plan import Plan, part
 from netdoctor.scanning.record import facts_of, keep_request, kept_request

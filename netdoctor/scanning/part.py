@@ -12,7 +12,7 @@ from netdoctor.errors import InputError
 from netdoctor.facts.software import Job
 from netdoctor.measure.declare import EXPERIMENTS
 from netdoctor.options import Group, of_group
-from netdoctor.report.kept import of as facts_kept
+from netdoctor.report.kept import as_facts as facts_kept
 from netdoctor.report.model import Report
 from netdoctor.scanning import jobenv
 from netdoctor.scanning.merging import every_check, merged

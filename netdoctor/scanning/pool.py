@@ -24,9 +24,9 @@ from netdoctor.inventory import InventoryError, Target, expand
 from netdoctor.inventory.names import host_of, is_valid_host, node_id
 from netdoctor.inventory.nodeset import fold
 from netdoctor.inventory.task import Task
-from netdoctor.report.foreign import stranger
+from netdoctor.report.foreign import foreign_owner
 from netdoctor.report.formats.json_ import NODES_MAX
-from netdoctor.report.kept import of as facts_kept
+from netdoctor.report.kept import as_facts as facts_kept
 from netdoctor.report.save import load
 from netdoctor.scanning.factfile import HEAD, MEETING, SUFFIX, Fault, Written, decode
 from netdoctor.text import clean, listing
@@ -181,7 +181,7 @@ def _lines(path: str, uid: int | None) -> Iterator[tuple[Written, int]]:
         yield fault(Fault.UNREAD, "it is no regular file")
         return
     with os.fdopen(descriptor, "rb") as file:
-        if (owner := stranger(about.st_uid)) and about.st_uid != uid:
+        if (owner := foreign_owner(about.st_uid)) and about.st_uid != uid:
             yield fault(Fault.STRANGER, f"it belongs to {owner}; --facts-uid {about.st_uid} takes it")
             return
         if about.st_mode & stat.S_IWOTH:

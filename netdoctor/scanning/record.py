@@ -21,7 +21,7 @@ from netdoctor.inventory.names import (
     user_fault,
 )
 from netdoctor.options import OPTIONS, ScanRequest, Selection
-from netdoctor.report.kept import of
+from netdoctor.report.kept import as_facts
 from netdoctor.report.model import Report
 from netdoctor.report.save import load
 from netdoctor.scanning.hosts import recorded
@@ -141,7 +141,7 @@ def facts_of(report: Report) -> Store:
 
     Checks put these words into commands; those of a scan have been through `inventory.names` on their way in.
     """
-    facts = of(report.facts).store()
+    facts = as_facts(report.facts).store()
     listed = {name: node for name, node in facts.node.get("node", {}).items() if _is_id(name)}
     for name, node in listed.items():
         if isinstance(node, Node):

@@ -71,7 +71,7 @@ def work(count: int, shape: str) -> int:
             assert (cause.key, len(cause.node_list)) == ("fabric-inbound", count // 8)
         else:
             again = loads(dumps(report, facts=True, packed=True))
-            kept.of(again.facts).store()
+            kept.as_facts(again.facts).store()
             pages.causes(*started(again), 100, 0.0)
 
     return steps(all_of_it)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from netdoctor.report import history
-from netdoctor.report.history import before, kept
+from netdoctor.report.history import before, reports
 from netdoctor.report.model import Report
 from netdoctor.report.save import load, save
 from tests.report.build import sample_report
@@ -28,12 +28,12 @@ def last(tmp_path: Path) -> Path:
 def test_a_report_outlives_the_next_one_and_is_as_private(last: Path) -> None:
     first, second = save(ended(1, "not_ready"), last), save(ended(2), last)
     assert load(last) == second
-    assert [one.finished for one in kept(last)] == [second.run.finished, first.run.finished]
-    assert load(kept(last)[1].path).causes == first.causes
+    assert [one.finished for one in reports(last)] == [second.run.finished, first.run.finished]
+    assert load(reports(last)[1].path).causes == first.causes
     folder = last.parent / "history"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert {stat.S_IMODE(one.path.stat().st_mode) for one in kept(last)} == {0o600}
-    assert before(second, last) == kept(last)[1].path
+    assert {stat.S_IMODE(one.path.stat().st_mode) for one in reports(last)} == {0o600}
+    assert before(second, last) == reports(last)[1].path
     assert before(first, last) is None
 
 
@@ -41,10 +41,10 @@ def test_the_oldest_are_forgotten_by_number_and_by_size(last: Path, monkeypatch:
     monkeypatch.setattr(history, "KEPT_MAX", 3)
     for second in range(5):
         save(ended(second), last)
-    assert [one.finished[17:19] for one in kept(last)] == ["04", "03", "02"]
+    assert [one.finished[17:19] for one in reports(last)] == ["04", "03", "02"]
     monkeypatch.setattr(history, "BYTES_MAX", 1)
     save(ended(9), last)
-    assert [one.finished[17:19] for one in kept(last)] == ["09", "04"]
+    assert [one.finished[17:19] for one in reports(last)] == ["09", "04"]
 
 
 def test_without_second_names_the_bytes_are_written_again(
@@ -56,7 +56,7 @@ def test_without_second_names_the_bytes_are_written_again(
     monkeypatch.setattr(os, "link", refused)
     save(ended(1, "not_ready"), last)
     save(ended(2), last)
-    assert [load(one.path).verdict.state for one in kept(last)] == ["ready", "not_ready"]
+    assert [load(one.path).verdict.state for one in reports(last)] == ["ready", "not_ready"]
 
 
 def test_only_the_usual_place_has_a_history(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_only_the_usual_place_has_a_history(tmp_path: Path) -> None:
 @pytest.mark.parametrize("id", ["../../x/..", "", "ZZZZZZZZ"])
 def test_a_stranger_s_run_names_no_file(last: Path, id: str) -> None:
     save(ended(1, id=id), last)
-    assert kept(last) == []
+    assert reports(last) == []
     assert os.listdir(last.parent) == ["last.json"]
 
 

@@ -37,7 +37,7 @@ NODES = 6
 
 def plain(report: Report) -> Any:
     """The facts as JSON has them."""
-    return json.loads(json.dumps(kept.of(report.facts).plain()))
+    return json.loads(json.dumps(kept.as_facts(report.facts).plain()))
 
 
 def launched() -> Report:
@@ -79,12 +79,12 @@ def test_what_is_saved_comes_back(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     save(report, path)
     again = load(path)
-    assert kept.of(again.facts).store() == kept.of(report.facts).store()
+    assert kept.as_facts(again.facts).store() == kept.as_facts(report.facts).store()
     assert plain(again) == plain(report)
-    assert kept.of(again.facts).nodes() == kept.of(report.facts).nodes()
-    assert kept.of(again.facts).cluster_fact("job") == Job(master_node="gpu00000")
-    assert kept.of(again.facts).cluster_fact("loss") == Missing(Why.NOT_COLLECTED, "not asked")
-    assert kept.of(again.facts).cluster_fact("tcp_rates") == store.NOT_COLLECTED
+    assert kept.as_facts(again.facts).nodes() == kept.as_facts(report.facts).nodes()
+    assert kept.as_facts(again.facts).cluster_fact("job") == Job(master_node="gpu00000")
+    assert kept.as_facts(again.facts).cluster_fact("loss") == Missing(Why.NOT_COLLECTED, "not asked")
+    assert kept.as_facts(again.facts).cluster_fact("tcp_rates") == store.NOT_COLLECTED
     assert tuple(again.pairs) == report.pairs
     assert len(again.pairs) == len(report.pairs)
     assert again.pairs[3:5] == report.pairs[3:5]
@@ -120,8 +120,8 @@ def test_few_nodes_stay_as_they_were(tmp_path: Path) -> None:
     assert "packed" not in raw
     assert raw["facts"] == plain(report)
     again = load(tmp_path / "r.json")
-    assert kept.of(again.facts).store() == kept.of(report.facts).store()
-    assert kept.of(again.facts).cluster_fact("job") == Job(master_node="gpu00000")
+    assert kept.as_facts(again.facts).store() == kept.as_facts(report.facts).store()
+    assert kept.as_facts(again.facts).cluster_fact("job") == Job(master_node="gpu00000")
     assert again.pairs == report.pairs
 
 
@@ -130,10 +130,10 @@ import dataclasses, json, pathlib, sys
 from netdoctor.report import kept, save
 one, other = map(pathlib.Path, sys.argv[1:3])
 report = save.load(one)
-made = kept.of(report.facts).store()
+made = kept.as_facts(report.facts).store()
 save.PLAIN_NODES = int(sys.argv[3])
 save.save(dataclasses.replace(report, facts=kept.Live(made)), other)
-json.dump([type(kept.of(report.facts)).__name__, "netdoctor.checks" in sys.modules], sys.stdout)
+json.dump([type(kept.as_facts(report.facts)).__name__, "netdoctor.checks" in sys.modules], sys.stdout)
 """
 
 
@@ -193,8 +193,8 @@ DAMAGES: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
 
 
 LOOKS: dict[str, Callable[[Report], object]] = {
-    "facts": lambda report: kept.of(report.facts).store(),
-    "job": lambda report: kept.of(report.facts).cluster_fact("job"),
+    "facts": lambda report: kept.as_facts(report.facts).store(),
+    "job": lambda report: kept.as_facts(report.facts).cluster_fact("job"),
     "pairs": lambda report: pairs_of(report, "net.ports"),
 }
 
@@ -237,7 +237,7 @@ def test_facts_of_the_wrong_types_are_missing_and_not_an_error() -> None:
         loads(dumps(dataclasses.replace(sample_report("ready"), facts=odd), facts=True)),
         loads(dumps(dataclasses.replace(sample_report("ready"), facts=odd), facts=True, packed=True)),
     ):
-        found = kept.of(report.facts).store()
+        found = kept.as_facts(report.facts).store()
         assert found.get("limits", "n").why is Why.UNPARSABLE
         assert found.cluster_fact("job").why is Why.UNPARSABLE
         assert report.facts == odd

@@ -40,7 +40,7 @@ def test_causes_are_new_known_or_healed(ground: Ground, capsys: pytest.CaptureFi
     assert (code, "good: 1 run, the newest" in out, "1 cause known" in out) == (0, True, True)
     scan(ground)
     command(capsys, "baseline", "save", "good")
-    against = baselines.place(Path("good"))
+    against = baselines.resolve(Path("good"))
     assert against == baselines.FOLDER / "good"
 
     report = scan(ground, OLD, NEW, baseline=against)
@@ -59,15 +59,15 @@ def test_causes_are_new_known_or_healed(ground: Ground, capsys: pytest.CaptureFi
 
     scan(ground, NEW)
     command(capsys, "baseline", "save", "bad")
-    healed = scan(ground, baseline=baselines.place(Path("bad")))
+    healed = scan(ground, baseline=baselines.resolve(Path("bad")))
     assert summary.healed(healed) == ["WARN net.one n2 is bad"]
     assert "\nhealed    WARN net.one n2 is bad\n" in render(healed)
-    assert kept_request(load(), {}).baseline == baselines.place(Path("bad")).absolute()
+    assert kept_request(load(), {}).baseline == baselines.resolve(Path("bad")).absolute()
 
 
 def test_a_name_that_nobody_has_contacts_nobody(ground: Ground, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(InputError, match="no baseline is called 'good', and no file; there is none yet"):
-        baselines.place(Path("good"))
+        baselines.resolve(Path("good"))
     scan(ground)
     command(capsys, "baseline", "save", "good")
     for said in (
@@ -89,7 +89,7 @@ def test_a_baseline_keeps_a_bounded_number_of_runs(
     for second in range(baselines.RUNS_MAX + 2):
         run = {"finished": f"2026-01-01T00:00:{second:02}.000Z", "id": f"{second:032x}"}
         baselines.save("good", with_run(report, **run))
-    (one,) = baselines.listed()
+    (one,) = baselines.all_baselines()
     assert (one.name, len(one.files)) == ("good", baselines.RUNS_MAX)
     assert load(one.files[0]).run.finished == "2026-01-01T00:00:21.000Z"
     assert all(file.stat().st_mode & 0o777 == 0o600 for file in one.files)
@@ -99,7 +99,7 @@ def test_a_baseline_keeps_a_bounded_number_of_runs(
     code, out, _ = command(capsys, "baseline", "show", "good")
     assert (code, out.count("run    "), "known  FAIL net.one n1 is bad" in out) == (0, 20, True)
     assert command(capsys, "baseline", "rm", "good")[:2] == (0, "good: 20 runs removed\n")
-    assert baselines.listed() == []
+    assert baselines.all_baselines() == []
 
 
 def with_run(report: Report, **fields: Any) -> Report:

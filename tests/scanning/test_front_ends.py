@@ -14,7 +14,7 @@ from netdoctor.facts.host import LimitFacts, Node
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.software import Job
 from netdoctor.model import Finding, fail, run, skip
-from netdoctor.report.history import kept
+from netdoctor.report.history import reports
 from netdoctor.report.model import Report
 from netdoctor.report.save import load
 from netdoctor.runner import ScanRunner
@@ -116,7 +116,7 @@ def test_a_verify_command_heals_its_cause_and_no_other(hurt: Ground) -> None:
     assert (after.matrix.checks, after.matrix.nodes) == (whole.matrix.checks, whole.matrix.nodes)
     assert after.run.replay == whole.run.replay
     assert any(note.text.startswith("run again ") for note in after.notes)
-    assert [load(one.path).verdict.headline for one in kept()] == [
+    assert [load(one.path).verdict.headline for one in reports()] == [
         "1 problem stops the launch",
         "2 problems stop the launch",
     ]

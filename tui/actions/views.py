@@ -44,7 +44,7 @@ def _report_files(stage: Stage) -> list[Choice]:
     for path in (
         *Path().glob("*.json"),
         *Path(".netdoctor").glob("*.json"),
-        *(k.path for k in history.kept()),
+        *(k.path for k in history.reports()),
     ):
         with contextlib.suppress(OSError):  # a link to nothing, or gone since it was listed
             if path != stage.path:
@@ -75,7 +75,7 @@ def earlier_base(stage: Stage) -> None:
         return
     last = Path(now.run.saved_to) if now.run.saved_to else stage.path or LAST
     nodes = set(now.matrix.nodes)
-    earlier = [one.path for one in history.kept(last) if one.finished < now.run.finished]
+    earlier = [one.path for one in history.reports(last) if one.finished < now.run.finished]
     for path in earlier[:EARLIER_READ]:
         with contextlib.suppress(ReportError):
             found = load(path)

@@ -25,18 +25,18 @@ def rows(report: Report) -> list[tuple[int, dict[str, tuple[float, float | None]
 
 def table(report: Report) -> list[str]:
     """Sizes of the all-reduce with time, algbw, busbw and spread; empty when none was measured."""
-    shown = []
+    lines = []
     for size, row in rows(report):
         busbw, error = row["busbw"]
         spread = f"{200 * error / busbw:.0f} %" if error is not None and busbw > 0 else ""
         time_ms = f"{_three(row['time'][0])} ms" if "time" in row else ""
         algbw = _three(row["algbw"][0]) if "algbw" in row else ""
-        shown.append((size_text(size), time_ms, algbw, _three(busbw), spread))
-    if not shown:
+        lines.append((size_text(size), time_ms, algbw, _three(busbw), spread))
+    if not lines:
         return []
     head = ("all-reduce", "time", "algbw GB/s", "busbw GB/s", "spread")
-    widths = [max(len(row[i]) for row in [head, *shown]) for i in range(len(head))]
-    return ["  " + "   ".join(_cells(row, widths)).rstrip() for row in [head, *shown]]
+    widths = [max(len(row[i]) for row in [head, *lines]) for i in range(len(head))]
+    return ["  " + "   ".join(_cells(row, widths)).rstrip() for row in [head, *lines]]
 
 
 def matrix(report: Report, check: str, width: int) -> list[str]:
@@ -79,10 +79,10 @@ def _paths(records: Iterable[PairRecord]) -> Iterator[str]:
     for record in records:
         if record.path:
             by_path.setdefault(record.path, []).append(f"{record.from_}->{record.to}")
-    usual = max(by_path, key=lambda path: len(by_path[path]), default="")
+    typical = max(by_path, key=lambda path: len(by_path[path]), default="")
     for path, pairs in by_path.items():
-        which = "" if path == usual else f": {'; '.join(fmt.pairs_text(pairs))}"
-        yield f"  over {fmt.plain(path, 80)}{which}"
+        exceptions = "" if path == typical else f": {'; '.join(fmt.pairs_text(pairs))}"
+        yield f"  over {fmt.plain(path, 80)}{exceptions}"
 
 
 def _slowest(check: str, unit: str, records: Sequence[PairRecord]) -> list[str]:
@@ -102,8 +102,8 @@ def _rate(record: PairRecord) -> str:
     """A figure with two or three digits that count, and the letter of a status that is not green."""
     value = record.value or 0.0
     mark = MARKS.get(record.status, " ")
-    shown = _three(value) if value >= 1 else f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
-    return f"{shown}{mark}"
+    figure = _three(value) if value >= 1 else f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
+    return f"{figure}{mark}"
 
 
 def _cells(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:

@@ -44,12 +44,12 @@ def _lines(report: Report, command: Callable[[str, Cause], str]) -> str:
     ]
     heavy.sort(key=lambda cause: HEAVY.index(cause.action or ""))
     worst = {node: cause for cause in heavy for node in cause.node_list}
-    named = [node for node in report.matrix.nodes if node in worst and is_valid_host(node)]
-    rest = len(set(report.unhealthy_nodes) - set(named))
-    head = f"# {len(named)} of {fmt.number(len(report.matrix.nodes), 'node')} to be taken out"
+    selected = [node for node in report.matrix.nodes if node in worst and is_valid_host(node)]
+    rest = len(set(report.unhealthy_nodes) - set(selected))
+    head = f"# {len(selected)} of {fmt.number(len(report.matrix.nodes), 'node')} to be taken out"
     if rest:
         head += f"; {rest} not usable for what can be set right: netdoctor report show"
-    return "".join(f"{line}\n" for line in (head, *(command(node, worst[node]) for node in named)))
+    return "".join(f"{line}\n" for line in (head, *(command(node, worst[node]) for node in selected)))
 
 
 def _scontrol(node: str, cause: Cause) -> str:

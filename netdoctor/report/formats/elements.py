@@ -11,8 +11,8 @@ CLASSES = {".": "p", "!": "w", "X": "f", "b": "b", "-": "s", "?": "u"}
 
 def add(parent: ET.Element, tag: str, text: str = "", **attributes: str) -> ET.Element:
     """Append an element with text; ``class_`` stands for class, ``aria_label`` for aria-label."""
-    named = {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items()}
-    element = ET.SubElement(parent, tag, named)
+    html_attributes = {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items()}
+    element = ET.SubElement(parent, tag, html_attributes)
     element.text = text or None
     return element
 
@@ -22,12 +22,12 @@ def table(
 ) -> tuple[ET.Element, ET.Element]:
     """A table in a box that scrolls by itself, with a head of column names: (its head row, its body)."""
     box = add(parent, "div", class_="scroll", role="region", tabindex="0", aria_label=caption)
-    shown = add(box, "table", **({"class_": class_} if class_ else {}))
-    add(shown, "caption", caption)
-    row = add(add(shown, "thead"), "tr")
+    element = add(box, "table", **({"class_": class_} if class_ else {}))
+    add(element, "caption", caption)
+    row = add(add(element, "thead"), "tr")
     for name in head:
         add(row, "th", name, scope="col")
-    return row, add(shown, "tbody")
+    return row, add(element, "tbody")
 
 
 def hidden(parent: ET.Element, text: str) -> None:

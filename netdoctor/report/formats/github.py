@@ -23,12 +23,12 @@ def _annotations(report: Report, status: str) -> Iterator[str]:
     level = "error" if status == "fail" else "warning"
     chosen = [cause for cause in report.causes if cause.status == status]
     for cause in chosen[:MOST]:
-        place = _place(report, cause)
+        position = _position(report, cause)
         title = f"[{cause.id}] {summary.word(cause.status)} {describe.cause_check(cause)}"
-        yield f"::{level} {place}title={property_(title)}::{_message(report, cause)}"
+        yield f"::{level} {position}title={property_(title)}::{_message(report, cause)}"
 
 
-def _place(report: Report, cause: Cause) -> str:
+def _position(report: Report, cause: Cause) -> str:
     """Return the hosts file and the line of the first affected node, where both are known."""
     path = report.run.hosts_source.get("path", "")
     by_id = {target.id: target.line for target in report.targets}
@@ -39,8 +39,8 @@ def _place(report: Report, cause: Cause) -> str:
 
 def _message(report: Report, cause: Cause) -> str:
     lines = [describe.title(cause), *(fmt.plain(line) for line in cause.seen[:3])]
-    named = list(zip(describe.fix_names(cause.fixes), cause.fixes, strict=True))
-    for name, fix in [one for one in named if one[0] == "fix"] or named[:1]:
+    fixes = list(zip(describe.fix_names(cause.fixes), cause.fixes, strict=True))
+    for name, fix in [one for one in fixes if one[0] == "fix"] or fixes[:1]:
         lines += [f"{name}: {describe.fix_label(report, fix)}", *commands.fix_commands(fix)]
     if cause.verify:
         lines.append(commands.display(cause.verify.shell))

@@ -97,9 +97,9 @@ def _summary(header: ET.Element, report: Report) -> None:
 def _contents(body: ET.Element, main: ET.Element) -> None:
     """Links to the sections that there are, before them."""
     nav = ET.Element("nav", {"aria-label": "Contents"})
-    shown = add(nav, "ul")
+    items = add(nav, "ul")
     for section in main:
-        add(add(shown, "li"), "a", section[0].text or "", href=f"#{section.get('id')}")
+        add(add(items, "li"), "a", section[0].text or "", href=f"#{section.get('id')}")
     body.insert(1, nav)
 
 
@@ -120,22 +120,22 @@ def _cause(section: ET.Element, report: Report, cause: Cause, index: Index) -> N
     title[-1].tail = f" {describe.title(cause)}"
     facts = add(article, "dl")
 
-    def said(label: str, texts: Iterable[str]) -> None:
+    def entry(label: str, texts: Iterable[str]) -> None:
         for number, text in enumerate(texts):
             if number == 0:
                 add(facts, "dt", label)
             add(facts, "dd", text)
 
-    said("check", filter(None, [describe.cause_check(cause)]))
-    said("nodes", filter(None, [describe.cause_nodes(report, cause)]))
-    said("seen", [fmt.plain(line) for line in cause.seen])
-    said("explains", describe.explains(report, cause, index))
-    said("since", describe.since(report, cause))
-    said("why", [fmt.plain(cause.why)] if cause.why else [])
-    said("see", [fmt.plain(cause.see)] if cause.see else [])
-    whole = describe.cause_nodes(report, cause, None)
-    if len(whole) > fmt.FOLD_LIMIT:
-        _folded(article, f"all {fmt.number(len(cause.node_list), 'node')}", whole)
+    entry("check", filter(None, [describe.cause_check(cause)]))
+    entry("nodes", filter(None, [describe.cause_nodes(report, cause)]))
+    entry("seen", [fmt.plain(line) for line in cause.seen])
+    entry("explains", describe.explains(report, cause, index))
+    entry("since", describe.since(report, cause))
+    entry("why", [fmt.plain(cause.why)] if cause.why else [])
+    entry("see", [fmt.plain(cause.see)] if cause.see else [])
+    every_node = describe.cause_nodes(report, cause, None)
+    if len(every_node) > fmt.FOLD_LIMIT:
+        _folded(article, f"all {fmt.number(len(cause.node_list), 'node')}", every_node)
     for name, fix in zip(describe.fix_names(cause.fixes), cause.fixes, strict=True):
         _fix(article, report, fix, name.capitalize())
     if cause.settle_by:
@@ -169,11 +169,11 @@ def _aim(article: ET.Element, label: str, text: str) -> None:
 
 def _folded(parent: ET.Element, label: str, text: str = "") -> ET.Element:
     """What opens where it is clicked, and in print."""
-    shown = add(parent, "details")
-    add(shown, "summary", label)
+    details = add(parent, "details")
+    add(details, "summary", label)
     if text:
-        add(shown, "p", text)
-    return shown
+        add(details, "p", text)
+    return details
 
 
 def _evidence(article: ET.Element, report: Report, cause: Cause) -> None:
@@ -181,16 +181,16 @@ def _evidence(article: ET.Element, report: Report, cause: Cause) -> None:
     if not results:
         return
     items = sum(len(result.evidence) for result in results)
-    shown = _folded(article, f"evidence: {fmt.number(items, 'item')}")
+    details = _folded(article, f"evidence: {fmt.number(items, 'item')}")
     for result in results[:MOST_EVIDENCE]:
-        add(shown, "h4", f"{fmt.plain(result.check, 60)} on {fmt.plain(result.target, 200)}")
+        add(details, "h4", f"{fmt.plain(result.check, 60)} on {fmt.plain(result.target, 200)}")
         for item in result.evidence:
             what = f"{fmt.plain(item.where, 200)} {fmt.plain(item.kind, 20)}: {fmt.escaped(item.what)}"
-            add(shown, "p", fmt.plain(what))
+            add(details, "p", fmt.plain(what))
             if item.output:
-                add(add(shown, "pre", class_="output", tabindex="0"), "code", _output(item))
+                add(add(details, "pre", class_="output", tabindex="0"), "code", _output(item))
     if len(results) > MOST_EVIDENCE:
-        add(shown, "p", f"{len(results) - MOST_EVIDENCE} more results with evidence are in the JSON report")
+        add(details, "p", f"{len(results) - MOST_EVIDENCE} more results with evidence are in the JSON report")
 
 
 def _output(item: EvidenceRecord) -> str:
@@ -201,9 +201,9 @@ def _output(item: EvidenceRecord) -> str:
 
 def _accepted(section: ET.Element, report: Report, index: Index) -> None:
     if report.suppressed:
-        shown = add(section, "ul")
+        items = add(section, "ul")
         for line in summary.accepted(report)[:MOST_ROWS]:
-            add(shown, "li", line)
+            add(items, "li", line)
 
 
 def _families(section: ET.Element, report: Report, index: Index) -> None:
@@ -290,20 +290,20 @@ def _fact(key: str, value: object) -> str:
 
 def _gaps(section: ET.Element, report: Report, index: Index) -> None:
     for gap in report.verdict.gaps[:MOST_ROWS]:
-        shown = section.find("ul") if section.find("ul") is not None else add(section, "ul")
+        items = section.find("ul") if section.find("ul") is not None else add(section, "ul")
         where = f" on {fmt.nodes_text(report, gap.nodes)}" if gap.nodes else ""
-        if shown is not None:
-            add(shown, "li", f"{fmt.plain(gap.what, 200)}{where}: {fmt.plain(gap.reason, 300)}")
+        if items is not None:
+            add(items, "li", f"{fmt.plain(gap.what, 200)}{where}: {fmt.plain(gap.reason, 300)}")
 
 
 def _notes(section: ET.Element, report: Report, index: Index) -> None:
     healed = summary.healed(report)
     if report.notes or healed:
-        shown = add(section, "ul")
+        items = add(section, "ul")
         for line in healed[:MOST_ROWS]:
-            add(shown, "li", f"healed: {line}")
+            add(items, "li", f"healed: {line}")
         for note in report.notes[:MOST_ROWS]:
-            add(shown, "li", fmt.plain(note.text, 1_000))
+            add(items, "li", fmt.plain(note.text, 1_000))
 
 
 def _end(footer: ET.Element, report: Report) -> None:

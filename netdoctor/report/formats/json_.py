@@ -5,7 +5,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NoReturn, get_type_hints
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -45,7 +45,7 @@ def dumps(
     """
     if not (detail == "all" if facts is None else facts):
         report = dataclasses.replace(report, facts={})
-    found = kept.of(report.facts)
+    found = kept.as_facts(report.facts)
     pairs = [pair for pair in report.pairs if pair.status != "pass"] if packed else report.pairs
     data = to_dict(dataclasses.replace(report, facts={}, pairs=pairs), detail)
     if packed:
@@ -65,12 +65,12 @@ def to_dict(report: Report, detail: str = "problems") -> dict[str, Any]:
     results = tuple(_results(report, detail))
     measures = tuple(m for m in report.measures if math.isfinite(m.value))
     pairs = kept.write_pairs(report.pairs)
-    facts = kept.of(report.facts).plain()
+    facts = kept.as_facts(report.facts).plain()
     bare = dataclasses.replace(report, results=results, measures=measures, pairs=(), facts={})
     data = {**msgspec.to_builtins(bare), "pairs": pairs, "facts": facts}
     counts = data["verdict"]["counts"]
     data["verdict"]["counts"] = {"pass": counts.pop("pass_"), **counts}
-    data["alike"] = alike(report.matrix)
+    data["alike"] = equal_nodes(report.matrix)
     for target in data["targets"]:  # a thousand of these are most of a green report
         for name in _TARGET_OPTIONAL:
             if target[name] in (None, {}):
@@ -78,7 +78,7 @@ def to_dict(report: Report, detail: str = "problems") -> dict[str, Any]:
     return data
 
 
-def alike(matrix: Matrix) -> list[dict[str, Any]]:
+def equal_nodes(matrix: Matrix) -> list[dict[str, Any]]:
     """Return the nodes on which every check has the same status, and those statuses by check.
 
     The matrix again, for whoever wants one node: its letters need no legend here. A thousand nodes are a few
@@ -109,30 +109,10 @@ def _results(report: Report, detail: str) -> Iterator[Result]:
                     yield Result(check=check, target=node, status="pass", summary="")
 
 
-def _mirror(cls: type, **other: Any) -> type[msgspec.Struct]:
-    """The struct of a dataclass under its JSON names. other: types of fields that differ there."""
-    hints = get_type_hints(cls, include_extras=True) | other
-    known = {field.name: field for field in dataclasses.fields(cls)}
-    fields: list[Any] = []
-    for name, kind in hints.items():
-        field = known.get(name)
-        if kind is msgspec.Raw:
-            fields.append((name, kind, msgspec.Raw()))
-        elif field is None:
-            fields.append((name, kind, None))
-        elif field.default is not dataclasses.MISSING:
-            fields.append((name, kind, field.default))
-        elif field.default_factory is not dataclasses.MISSING:
-            fields.append((name, kind, msgspec.field(default_factory=field.default_factory)))
-        else:
-            fields.append((name, kind))
-    return msgspec.defstruct(f"Wire{cls.__name__}", fields, kw_only=True, rename={"pass_": "pass"})
-
-
-_Counts = _mirror(Counts)
-_Verdict = _mirror(Verdict, counts=_Counts)
+_Counts = kept.mirror(Counts)
+_Verdict = kept.mirror(Verdict, counts=_Counts)
 # Facts and pairs are made later, or never.
-_Wire = _mirror(Report, verdict=_Verdict, facts=msgspec.Raw, pairs=msgspec.Raw, packed=kept.Packed | None)
+_Wire = kept.mirror(Report, verdict=_Verdict, facts=msgspec.Raw, pairs=msgspec.Raw, packed=kept.Packed | None)
 _decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Wire)
 
 
@@ -215,9 +195,9 @@ def _report(wire: Any, facts: Mapping[str, Any], pairs: Any, name: str) -> Repor
         if packed is not None and packed.pairs is not None:
             directed: Sequence[PairRecord] = kept.Pairs(packed.pairs, name)
         elif isinstance(pairs, msgspec.Raw):
-            directed = kept.read_pairs(msgspec.json.decode(pairs or b"[]", type=list[kept.WirePair]))
+            directed = kept.read_pairs(msgspec.json.decode(pairs or b"[]", type=kept.WirePairs))
         else:
-            directed = kept.read_pairs(msgspec.convert(pairs or [], type=list[kept.WirePair]))
+            directed = kept.read_pairs(msgspec.convert(pairs or [], type=kept.WirePairs))
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ReportError(f"the report is damaged: pairs ({error})") from None
     fields = {field.name: getattr(wire, field.name) for field in dataclasses.fields(Report)}

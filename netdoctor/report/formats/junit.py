@@ -46,7 +46,7 @@ def render(report: Report, *, by: str = "auto") -> str:
     index = Index(report)
     cases = list(_cases(report, index))
     by_id = {cause.id: cause for cause in report.causes}
-    told = {n for case in cases for n in case.causes if n in by_id and by_id[n].status == case.status}
+    explained = {n for case in cases for n in case.causes if n in by_id and by_id[n].status == case.status}
     cases = list(_folded(report, cases)) if folded else cases
     root = ET.Element("testsuites", name="netdoctor", time=f"{report.run.duration_ms / 1000:.3f}")
     open_causes = dict(by_id)  # each is written out where it is told first
@@ -55,7 +55,7 @@ def render(report: Report, *, by: str = "auto") -> str:
         for case in cases:
             if case.family == family:
                 _add(suite, report, case, by_id, open_causes)
-    _add_verdict(root, report, [cause for cause in report.causes if cause.id not in told])
+    _add_verdict(root, report, [cause for cause in report.causes if cause.id not in explained])
     for suite in root:
         _count(suite)
     ET.indent(root)
@@ -69,18 +69,18 @@ def _text(text: str) -> str:
 def _cases(report: Report, index: Index) -> Iterator[_Case]:
     """Yield one case for every cell of the matrix."""
     for check, cells in zip(report.matrix.checks, report.matrix.cells, strict=True):
-        whole = index.results.get((check, "cluster"))
+        of_cluster = index.results.get((check, "cluster"))
         for node, letter in zip(report.matrix.nodes, cells, strict=True):
             status = summary.LETTERS.get(letter, "unknown")
-            result = index.results.get((check, node)) or whole
-            told = result if result and result.status == status else None
+            result = index.results.get((check, node)) or of_cluster
+            match = result if result and result.status == status else None
             yield _Case(
                 index.family.get(check, ""),
                 check,
                 node,
                 status,
-                told.summary if told else "",
-                (told.cause,) if told and told.cause is not None else (),
+                match.summary if match else "",
+                (match.cause,) if match and match.cause is not None else (),
             )
 
 
@@ -99,14 +99,14 @@ def _folded(report: Report, cases: Sequence[_Case]) -> Iterator[_Case]:
             f"{status}: {fmt.nodes_text(report, [case.where for case in same])}"
             for status, same in by_status.items()
         ]
-        said = list(dict.fromkeys(case.message for case in by_status[worst] if case.message))
-        more = [f"{len(said) - 3} more"] if len(said) > 3 else []
+        messages = list(dict.fromkeys(case.message for case in by_status[worst] if case.message))
+        more = [f"{len(messages) - 3} more"] if len(messages) > 3 else []
         yield _Case(
             members[0].family,
             check,
             members[0].family,
             worst,
-            "; ".join([*said[:3], *more, *(where if len(where) > 1 or worst in _BAD else [])]),
+            "; ".join([*messages[:3], *more, *(where if len(where) > 1 or worst in _BAD else [])]),
             tuple(dict.fromkeys(n for case in by_status[worst] for n in case.causes)),
         )
 
@@ -116,8 +116,8 @@ def _add(
 ) -> None:
     title = next((check.title for check in report.checks if check.id == case.check), "")
     element = _element(suite, case.where, f"{case.check}: {title}")
-    named = [f"[{n}] {describe.title(causes[n])}" for n in case.causes if n in causes]
-    message = "; ".join(named[:3]) or case.message
+    titles = [f"[{n}] {describe.title(causes[n])}" for n in case.causes if n in causes]
+    message = "; ".join(titles[:3]) or case.message
     blocks = [case.message or message]
     if case.status in _BAD:
         blocks += [cause_text(report, untold.pop(n)) for n in case.causes if n in untold]

@@ -57,11 +57,11 @@ def _lines(report: Report, all_causes: bool) -> Iterator[str]:
     yield ""
     yield escape(", ".join(summary.header(report)))
     yield ""
-    shown = report.causes if all_causes else report.causes[:10]
-    for cause in shown:
+    causes = report.causes if all_causes else report.causes[:10]
+    for cause in causes:
         yield from _cause(report, cause, index)
-    if len(shown) < len(report.causes):
-        yield f"{len(report.causes) - len(shown)} more causes are in the JSON report."
+    if len(causes) < len(report.causes):
+        yield f"{len(report.causes) - len(causes)} more causes are in the JSON report."
         yield ""
     if report.families:
         yield "| status | family | checks | |"

@@ -55,7 +55,7 @@ def _summary(records: Sequence[PairRecord], unit: str) -> str:
 def _heat(section: ET.Element, name: str, ends: Sequence[str], records: Sequence[PairRecord]) -> None:
     by_pair = {(p.from_, p.to): p for p in records}
     values = [p.value for p in records if p.value is not None]
-    usual = statistics.median(values) if values else None
+    typical = statistics.median(values) if values else None
     legend = add(section, "p")
     for level, text in enumerate(("worst", "", "", "", "usual or better")):
         add(legend, "span", text or "\u00a0", class_=f"key h{level}").tail = " "
@@ -71,7 +71,7 @@ def _heat(section: ET.Element, name: str, ends: Sequence[str], records: Sequence
             if record is None:
                 add(line, "td", "" if src != dst else "=", class_="none")
                 continue
-            cell = add(line, "td", _shown(record), class_=f"h{_level(record, usual)}")
+            cell = add(line, "td", _cell_text(record), class_=f"h{_level(record, typical)}")
             hidden(cell, f" {fmt.plain(record.status, 12)}")
 
 
@@ -93,7 +93,7 @@ def _worst(section: ET.Element, name: str, records: Sequence[PairRecord]) -> Non
         add(line, "td", fmt.plain(record.class_, 40))
 
 
-def _shown(record: PairRecord) -> str:
+def _cell_text(record: PairRecord) -> str:
     """The value with three digits, or what became of it, and the letter of a status that is no pass."""
     mark = bandwidth.MARKS.get(record.status, "")
     if record.value is None:
@@ -101,17 +101,17 @@ def _shown(record: PairRecord) -> str:
     return f"{record.value:.3g}{mark}" if record.unit != "bytes" else f"{record.value:.0f}{mark}"
 
 
-def _level(record: PairRecord, usual: float | None) -> int:
+def _level(record: PairRecord, typical: float | None) -> int:
     """0 for the worst to 4 for the usual and better."""
     by_status = {"pass": 4, "warn": 2, "skip": 4}.get(record.status, 0)
-    if record.value is None or usual is None or not math.isfinite(record.value):
+    if record.value is None or typical is None or not math.isfinite(record.value):
         return by_status
     if record.unit == "%":
         level = next((i for i, bound in enumerate(_LOST) if record.value > bound), 4)
-    elif usual <= 0:
+    elif typical <= 0:
         return by_status
     else:
-        level = sum(record.value >= share * usual for share in _SHARES)
+        level = sum(record.value >= share * typical for share in _SHARES)
     # What the check found stands above what the spread of values looks like.
     return level if record.status == "pass" else min(level, by_status)
 
@@ -138,7 +138,7 @@ def _plot(section: ET.Element, series: dict[str, list[tuple[int, float]]]) -> No
     low, high = (f(math.log2(max(size, 1)) for size, _ in points) for f in (min, max))
     top = _nice(max(value for _, value in points))
 
-    def place(size: int, value: float) -> tuple[float, float]:
+    def position(size: int, value: float) -> tuple[float, float]:
         across = (math.log2(max(size, 1)) - low) / (high - low) if high > low else 0.5
         x = _LEFT + across * (_WIDTH - _LEFT - _RIGHT)
         return round(x, 1), round(_HEIGHT - _BOTTOM - value / top * (_HEIGHT - _TOP - _BOTTOM), 1)
@@ -156,7 +156,7 @@ def _plot(section: ET.Element, series: dict[str, list[tuple[int, float]]]) -> No
     add(svg, "desc", f"{'; '.join(best)}. The table below has the figures.", id="plot-text")
     for step in range(5):
         value = top * step / 4
-        y = place(1, value)[1]
+        y = position(1, value)[1]
         add(svg, "line", x1=str(_LEFT), x2=str(_WIDTH - _RIGHT), y1=str(y), y2=str(y), class_="grid")
         add(svg, "text", f"{value:.3g}", x=str(_LEFT - 8), y=str(y + 4), class_="end")
     add(svg, "text", "GB/s", x="4", y=str(_TOP + 4))
@@ -166,12 +166,12 @@ def _plot(section: ET.Element, series: dict[str, list[tuple[int, float]]]) -> No
             svg,
             "text",
             bandwidth.size_text(size),
-            x=str(place(size, 0)[0]),
+            x=str(position(size, 0)[0]),
             y=str(_HEIGHT - 20),
             class_="mid",
         )
     for number, (name, line) in enumerate(series.items()):
-        at = [place(size, value) for size, value in line]
+        at = [position(size, value) for size, value in line]
         joined = " ".join(f"{x},{y}" for x, y in at)
         add(svg, "polyline", points=joined, class_=f"line l{number}")
         for x, y in at:

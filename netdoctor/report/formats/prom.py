@@ -25,7 +25,7 @@ _UNITS = {
 }
 _NAMES = {"time.skew": "clock_skew"}
 # What a measure of a plug-in must not pass itself off as.
-_OWN = tuple(
+_RESERVED = tuple(
     f"netdoctor_{name}"
     for name in ("ready", "exit_code", "run_", "results", "check_nodes", "cause", "cell", "node_", "gaps")
 )
@@ -39,9 +39,9 @@ def render(report: Report, *, detail: bool = False) -> str:
     for name, help_text, labels, value in _samples(report, detail):
         if not math.isfinite(value):
             continue
-        shown = ",".join(f'{key}="{_label(text)}"' for key, text in labels.items())
+        pairs = ",".join(f'{key}="{_label(text)}"' for key, text in labels.items())
         _, values = series.setdefault(name, (help_text, {}))
-        values[f"{{{shown}}}" if shown else ""] = value
+        values[f"{{{pairs}}}" if pairs else ""] = value
     lines = []
     for name, (help_text, values) in series.items():
         lines += [f"# HELP {name} {help_text}", f"# TYPE {name} gauge"]
@@ -120,7 +120,7 @@ def _measure(measure: MeasureRecord) -> Iterator[tuple[str, str, dict[str, str],
     kind = "pair" if "->" in measure.target else "cluster" if measure.target == "cluster" else "node"
     label = {} if kind == "cluster" else {kind: measure.target}
     name = "_".join(filter(None, ["netdoctor", stem or "measure", suffix]))
-    if name.startswith(_OWN):
+    if name.startswith(_RESERVED):
         name = f"netdoctor_measure_{name.removeprefix('netdoctor_')}"
     what = f"Measured: {fmt.plain(measure.name, 60)}".replace("\\", "\\\\")
     yield name, what, label, measure.value * factor

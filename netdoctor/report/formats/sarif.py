@@ -101,16 +101,16 @@ def rule(name: str, title: str, command: str) -> dict[str, Any]:
 
 
 def _result(report: Report, cause: Cause, rule: int) -> dict[str, Any]:
-    said = [describe.title(cause), *(fmt.plain(line) for line in cause.seen)]
+    lines = [describe.title(cause), *(fmt.plain(line) for line in cause.seen)]
     for name, fix in zip(describe.fix_names(cause.fixes), cause.fixes, strict=True):
-        said += [f"{name}: {describe.fix_label(report, fix)}", *commands.fix_commands(fix)]
+        lines += [f"{name}: {describe.fix_label(report, fix)}", *commands.fix_commands(fix)]
     if cause.verify:
-        said.append(f"verify: {commands.display(cause.verify.shell)}")
+        lines.append(f"verify: {commands.display(cause.verify.shell)}")
     return {
         "ruleId": _rule_of(cause),
         "ruleIndex": rule,
         "level": LEVELS.get(cause.status, "warning"),
-        "message": message("\n".join(said)),
+        "message": message("\n".join(lines)),
         "locations": _locations(report, cause),
         "partialFingerprints": {FINGERPRINT: fmt.plain(cause.fingerprint, 200)},
         "properties": {
@@ -132,12 +132,12 @@ def _locations(report: Report, cause: Cause) -> list[dict[str, Any]]:
     lines = {target.id: target.line for target in report.targets}
     found = []
     for node in cause.node_list[:MOST_LOCATIONS]:
-        place: dict[str, Any] = {"logicalLocations": [{"name": fmt.plain(node, 200), "kind": "resource"}]}
+        location: dict[str, Any] = {"logicalLocations": [{"name": fmt.plain(node, 200), "kind": "resource"}]}
         line = lines.get(node)
         if path and path != "-" and line:  # names from the command line or stdin are in no file
             uri = quoted(path) if not path.startswith("/") else f"file://{quoted(path)}"
-            place["physicalLocation"] = {"artifactLocation": {"uri": uri}, "region": {"startLine": line}}
-        found.append(place)
+            location["physicalLocation"] = {"artifactLocation": {"uri": uri}, "region": {"startLine": line}}
+        found.append(location)
     return found
 
 
@@ -148,8 +148,8 @@ def quoted(text: str) -> str:
 
 def _invocation(report: Report) -> dict[str, Any]:
     decided = report.verdict.state in ("ready", "not_ready", "partial_pass") and report.run.complete
-    said = f"{summary.verdict(report)}: {summary.headline(report)}"
-    notes = [{"level": "none" if decided else "error", "message": message(said)}]
+    text = f"{summary.verdict(report)}: {summary.headline(report)}"
+    notes = [{"level": "none" if decided else "error", "message": message(text)}]
     notes += [
         {"level": "warning" if note.level == "warn" else "note", "message": message(fmt.plain(note.text))}
         for note in report.notes

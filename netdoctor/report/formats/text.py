@@ -29,7 +29,7 @@ _STYLES = {
     "undecided": _YELLOW,
 }
 _LABEL = 10
-_SAID = 8
+_REASONS_MAX = 8
 _JOINED = 34
 
 _Row = tuple[str, str, int, str, str]  # status, family, checks, who, remark
@@ -51,22 +51,22 @@ def render(
     elsewhere and is not ASCII is written as ``\\u00e9`` (our own is ASCII anyway).
     """
     page = _Page(report, max(width, NARROWEST), color, verbosity, all_causes, ascii)
-    lines = page.lines(seen=5)
+    lines = page.lines(evidence_lines=5)
     # Up to three causes fit one screen at any size: less of what was seen, never less of what to do. More of
     # them do not fit, and are no longer each. Figures of bandwidth, which only those get who asked for them,
     # come on top.
     room = FIRST_SCREEN + len(list(page.bandwidth()))
-    for seen in (3, 2, 1) if len(report.causes) <= 3 else (3, 2):
+    for evidence_lines in (3, 2, 1) if len(report.causes) <= 3 else (3, 2):
         if width < 90 or verbosity > 0 or len(lines) <= room:
             break
-        lines = page.lines(seen=seen)
+        lines = page.lines(evidence_lines=evidence_lines)
     return "".join(f"{line}\n" for line in lines)
 
 
-def cause_text(report: Report, cause: Cause, *, width: int = WIDTH, seen: int = 20) -> str:
+def cause_text(report: Report, cause: Cause, *, width: int = WIDTH, evidence_lines: int = 20) -> str:
     """Return one cause's block, without colour, for formats that embed it."""
     page = _Page(report, width, False, 0, True, False)
-    return "\n".join(page.cause(cause, seen))
+    return "\n".join(page.cause(cause, evidence_lines))
 
 
 class _Page:
@@ -86,7 +86,7 @@ class _Page:
 
     def line(self, *parts: str | tuple[str, str]) -> str:
         """Return one line of (text, style) parts: the only place where styles become escape codes."""
-        shown: list[str] = []
+        styled: list[str] = []
         plain = "".join(part if isinstance(part, str) else part[0] for part in parts)
         if inert_line(plain) != plain:  # a wrapped word has come to the start
             parts = (inert_line(plain),)
@@ -96,21 +96,21 @@ class _Page:
                 text = "".join(char if char.isprintable() else REPLACEMENT for char in text)
             if self.ascii:
                 text = text.encode("ascii", "backslashreplace").decode("ascii")
-            shown.append(f"\x1b[{style}m{text}\x1b[0m" if self.color and style and text else text)
-        return "".join(shown).rstrip(" ")
+            styled.append(f"\x1b[{style}m{text}\x1b[0m" if self.color and style and text else text)
+        return "".join(styled).rstrip(" ")
 
-    def lines(self, seen: int) -> list[str]:
-        """Return the whole report; `seen` caps the lines of evidence per cause."""
+    def lines(self, evidence_lines: int) -> list[str]:
+        """Return the whole report; `evidence_lines` caps those per cause."""
         report = self.report
         last = f"{summary.verdict(report)}, exit {report.verdict.exit_code}, "
         last += fmt.seconds(report.run.duration_ms)
         end = self.line((last, _STYLES.get(report.verdict.state, "")))
         if self.verbosity < 0:
-            return [*self.causes(seen), end]
+            return [*self.causes(evidence_lines), end]
         blocks = [
             list(self.header()),
             [*self.verdict()],
-            self.causes(seen),
+            self.causes(evidence_lines),
             list(self.table()),
             list(self.bandwidth()),
             list(self.passes()) if self.verbosity > 0 else [],
@@ -135,6 +135,12 @@ class _Page:
         )
         for number, line in enumerate(wrapped):
             yield line[first if number == 0 else rest :]
+
+    def hanging(self, first: str, text: str, rest: int | None = None) -> Iterator[str]:
+        """Yield the lines of `text` behind `first`; all but the first line begin at column `rest`."""
+        rest = len(first) if rest is None else rest
+        for number, piece in enumerate(self.wrap(text, len(first), rest)):
+            yield self.line(first if number == 0 else " " * rest, piece)
 
     def header(self) -> Iterator[str]:
         line = ""
@@ -164,30 +170,30 @@ class _Page:
             for piece in self.wrap(stopped, 0, 2):
                 yield self.line(piece)
 
-    def causes(self, seen: int) -> list[str]:
+    def causes(self, evidence_lines: int) -> list[str]:
         causes = self.report.causes if self.all_causes else self.report.causes[:SHOWN_CAUSES]
         lines: list[str] = []
         for cause in causes:
-            lines += [*self.cause(cause, seen if self.verbosity < 1 else 1_000), ""]
+            lines += [*self.cause(cause, evidence_lines if self.verbosity < 1 else 1_000), ""]
         hidden = len(self.report.causes) - len(causes)
         if hidden:
             return [*lines, self.line(f"and {hidden} more: --all"), *([""] if self.verbosity < 0 else [])]
         return lines if self.verbosity < 0 else lines[:-1]
 
-    def cause(self, cause: Cause, seen: int) -> Iterator[str]:
+    def cause(self, cause: Cause, evidence_lines: int) -> Iterator[str]:
         """Yield the block of one cause."""
         yield from self.cause_title(cause)
-        observed = [fmt.plain(line) for line in cause.seen[:seen]]
-        if len(cause.seen) > seen:
-            observed[-1] += f" (and {len(cause.seen) - seen} more: -v)"
+        observed = [fmt.plain(line) for line in cause.seen[:evidence_lines]]
+        if len(cause.seen) > evidence_lines:
+            observed[-1] += f" (and {len(cause.seen) - evidence_lines} more: -v)"
         yield from self.labelled("seen", observed)
         yield from self.labelled("explains", describe.explains(self.report, cause, self.index))
         yield from self.labelled("since", describe.since(self.report, cause))
         if self.verbosity > 0:
             yield from self.labelled("why", [fmt.plain(cause.why)] if cause.why else [])
             yield from self.labelled("nodes", self.every_node(cause))
-        whole = self.verbosity > 0 or self.all_causes
-        fixes = cause.fixes if whole else describe.first_fixes(cause.fixes)
+        everything = self.verbosity > 0 or self.all_causes
+        fixes = cause.fixes if everything else describe.first_fixes(cause.fixes)
         for name, fix in zip(describe.fix_names(fixes), fixes, strict=True):
             yield from self.fix(name, fix)
         if len(fixes) < len(cause.fixes):
@@ -209,8 +215,8 @@ class _Page:
         gap = " " * max(indent - len(mark) - len(status), 1)
         text = describe.title(cause)
         column = self.width
-        beside = self.width >= 90 and bool(check)
-        if beside:
+        check_at_right = self.width >= 90 and bool(check)
+        if check_at_right:
             widest = max(len(describe.cause_check(other)) for other in self.report.causes)
             column = min(self.width - 13, self.width - widest)
         styled = (status, _STYLES.get(cause.status, ""))
@@ -220,20 +226,20 @@ class _Page:
                 yield self.line(" " * indent, piece)
             return
         room = textwrap.wrap(
-            text, width=max(column - indent - (2 if beside else 0), 20), break_on_hyphens=False
+            text, width=max(column - indent - (2 if check_at_right else 0), 20), break_on_hyphens=False
         ) or [""]
         first = room[0]
-        if beside:
+        if check_at_right:
             first = first.ljust(column - indent) + check
         yield self.line(mark, styled, gap, first)
         for piece in room[1:]:
             yield self.line(" " * indent, piece)
-        if check and not beside:
+        if check and not check_at_right:
             yield self.line(" " * indent, check)
 
     def every_node(self, cause: Cause) -> list[str]:
-        whole = describe.cause_nodes(self.report, cause, None)
-        return [whole] if len(whole) > fmt.FOLD_LIMIT else []
+        names = describe.cause_nodes(self.report, cause, None)
+        return [names] if len(names) > fmt.FOLD_LIMIT else []
 
     def label(self, name: str) -> str:
         if self.width < 60:
@@ -244,8 +250,7 @@ class _Page:
         for text in texts:
             label = self.label(name)
             rest = len(label) if self.width >= 60 else 4
-            for number, piece in enumerate(self.wrap(text, len(label), rest)):
-                yield self.line(label if number == 0 else " " * rest, piece)
+            yield from self.hanging(label, text, rest)
             name = name if self.width < 60 else ""
 
     def aim(self, name: str, text: str) -> Iterator[str]:
@@ -281,16 +286,15 @@ class _Page:
             left = f"{label:<{name}} {checks:>2}   "
             indent = 2 + state + 2 + len(left)
             style = _STYLES.get(status, "")
-            shown = summary.word(status)
+            word = summary.word(status)
             pieces = [value] if indent + len(value) <= self.width else list(self.wrap(value, indent))
-            start = ("  ", (shown, style), " " * (state - len(shown) + 2), left)
+            start = ("  ", (word, style), " " * (state - len(word) + 2), left)
             yield self.line(*start, pieces[0] if pieces else "")
             for piece in pieces[1:]:
                 yield self.line(" " * indent, piece)
         if self.report.verdict.state not in ("ready", "partial_pass") or self.verbosity > 0:
             indent = 8 if self.width >= 60 else 2
-            for number, piece in enumerate(self.wrap(summary.counts_line(self.report), indent, indent + 2)):
-                yield self.line(" " * (indent if number == 0 else indent + 2), piece)
+            yield from self.hanging(" " * indent, summary.counts_line(self.report), indent + 2)
 
     def bandwidth(self) -> Iterator[str]:
         """Yield rates of pairs and sizes of an all-reduce where somebody wants them: a full run, or -v."""
@@ -304,15 +308,15 @@ class _Page:
         """Yield each check with what it found in all, and the reasons and values behind it."""
         matrix = self.report.matrix
         name = max([10, *(len(fmt.plain(check, 60)) for check in matrix.checks)])
-        said: dict[str, dict[str, list[str]]] = {}
+        found: dict[str, dict[str, list[str]]] = {}
         for result in self.report.results:
             if not self.index.is_plain_pass(result):
                 text = fmt.plain(result.summary or result.observed or "", 300)
                 if result.status == "blocked" and result.cause is not None:
                     text = f"waits for [{result.cause}]"
                 line = f"{summary.word(result.status)}: {text}"
-                said.setdefault(result.check, {}).setdefault(line, []).append(result.target)
-        said = {check: fmt.fold_addresses(lines) for check, lines in said.items()}
+                found.setdefault(result.check, {}).setdefault(line, []).append(result.target)
+        found = {check: fmt.fold_addresses(lines) for check, lines in found.items()}
         for check, cells in zip(matrix.checks, matrix.cells, strict=True):
             parts = [
                 f"{n} {status}" for letter, status in summary.LETTERS.items() if (n := cells.count(letter))
@@ -320,17 +324,14 @@ class _Page:
             # A title states the healthy case: beside a failure it would read as a contradiction.
             healthy = set(cells) <= {".", "-"}
             title = fmt.plain(self.index.titles.get(check, ""), 200) if healthy else ""
-            indent = 2 + name + 3
             value = f"{', '.join(parts):<8}   {title}"
-            for number, piece in enumerate(self.wrap(value, indent)):
-                left = f"  {fmt.plain(check, 60):<{name}}   " if number == 0 else " " * indent
-                yield self.line(left, piece)
-            lines = said.get(check, {})
-            for text, targets in list(lines.items())[:_SAID]:
+            yield from self.hanging(f"  {fmt.plain(check, 60):<{name}}   ", value)
+            lines = found.get(check, {})
+            for text, targets in list(lines.items())[:_REASONS_MAX]:
                 for piece in self.wrap(f"{fmt.nodes_text(self.report, targets)} {text}", 6, 8):
                     yield self.line("      ", piece)
-            if len(lines) > _SAID:
-                yield self.line(f"      and {len(lines) - _SAID} more in the JSON report")
+            if len(lines) > _REASONS_MAX:
+                yield self.line(f"      and {len(lines) - _REASONS_MAX} more in the JSON report")
 
     def evidence(self) -> Iterator[str]:
         """Yield what was run or read for each result that keeps it."""
@@ -363,20 +364,15 @@ class _Page:
                 yield self.line("      | (cut)")
 
     def footer(self) -> Iterator[str]:
-        said = summary.accepted(self.report)
-        if len(said) > 1 and self.verbosity < 1:
+        accepted = summary.accepted(self.report)
+        if len(accepted) > 1 and self.verbosity < 1:
             first = min(self.report.suppressed, key=lambda one: one.until or "9")
-            rest = f" (and {len(said) - 1} more: -v)"
-            said = [said[self.report.suppressed.index(first)] + rest]
-        for line in said:
-            for number, piece in enumerate(self.wrap(line, _LABEL)):
-                yield self.line(f"{'accepted' if number == 0 else '':<{_LABEL}}", piece)
-        for line in summary.healed(self.report):
-            for number, piece in enumerate(self.wrap(line, _LABEL)):
-                yield self.line(f"{'healed' if number == 0 else '':<{_LABEL}}", piece)
-        good = summary.usable(self.report, self.fold_limit)
-        for number, piece in enumerate(self.wrap(good, _LABEL) if good else ()):
-            yield self.line(f"{'' if number else 'usable':<{_LABEL}}", piece)
+            rest = f" (and {len(accepted) - 1} more: -v)"
+            accepted = [accepted[self.report.suppressed.index(first)] + rest]
+        usable = summary.usable(self.report, self.fold_limit)
+        yield from self.block("accepted", accepted)
+        yield from self.block("healed", summary.healed(self.report))
+        yield from self.block("usable", [usable] if usable else [])
         step = summary.next_step(self.report)
         if step:
             does, then = step
@@ -385,9 +381,11 @@ class _Page:
         if again:
             saved = fmt.escaped(self.report.run.saved_to or "")
             yield self.line(f"{'report':<{_LABEL}}", f"{saved}    {again}")
-        for note in self.report.notes:
-            for number, piece in enumerate(self.wrap(fmt.plain(note.text, 300), _LABEL)):
-                yield self.line(f"{'note' if number == 0 else '':<{_LABEL}}", piece)
+        yield from self.block("note", [fmt.plain(note.text, 300) for note in self.report.notes])
+
+    def block(self, label: str, texts: Iterable[str]) -> Iterator[str]:
+        for text in texts:
+            yield from self.hanging(f"{label:<{_LABEL}}", text)
 
 
 def _merged(rows: list[_Row]) -> list[_Row]:
@@ -398,10 +396,10 @@ def _merged(rows: list[_Row]) -> list[_Row]:
     latest: dict[tuple[str, str, str], int] = {}
     for row in rows:
         status, label, checks, who, remark = row
-        place = latest.get((status, who, remark))
-        if place is not None and len(merged[place][1]) + 2 + len(label) <= _JOINED:
-            known = merged[place]
-            merged[place] = (status, f"{known[1]}, {label}", known[2] + checks, who, remark)
+        row_number = latest.get((status, who, remark))
+        if row_number is not None and len(merged[row_number][1]) + 2 + len(label) <= _JOINED:
+            known = merged[row_number]
+            merged[row_number] = (status, f"{known[1]}, {label}", known[2] + checks, who, remark)
             continue
         if status in ("pass", "skip", "blocked"):
             latest[status, who, remark] = len(merged)
