@@ -42,7 +42,7 @@ def write(folder: Path, nodes: int, shape: str) -> int:
         line = encode(
             node,
             version=__version__,
-            taken=now(),
+            collected_at=now(),
             task=Task(launcher="slurm", job="slurm 1", rank=i, node_rank=i, nodes=nodes, nodelist=everybody),
             job={"MASTER_ADDR": clusters.name(0)},
             session={"interpreter": "/usr/bin/python3", "python": "3.11.7"},

@@ -8,7 +8,7 @@ import os
 import sys
 
 
-class Told(io.TextIOWrapper):
+class Stderr(io.TextIOWrapper):
     """Standard error. What cannot be told there, full or closed, is lost, and changes no exit code."""
 
     def write(self, text: str, /) -> int:
@@ -27,8 +27,8 @@ def main() -> None:
     gc.disable()
     try:
         if sys.stderr is not None:
-            there = sys.stderr
-            sys.stderr = Told(there.buffer, there.encoding, "backslashreplace", line_buffering=True)
+            original = sys.stderr
+            sys.stderr = Stderr(original.buffer, original.encoding, "backslashreplace", line_buffering=True)
         from netdoctor.cli import run
 
         sys.exit(run(sys.argv[1:]))

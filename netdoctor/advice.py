@@ -82,16 +82,16 @@ def _spellings(
 
 def target_rows(nets: Mapping[str, NetFacts], preferred: Mapping[str, str]) -> dict[str, AddressRow] | None:
     """Per node the address to advertise: in one network that holds every node, else the preferred ones."""
-    whole = {net: rows for net, rows in networks_by_reach(nets).items() if len(rows) == len(nets)}
-    first = min(whole, key=lambda net: _liking(whole[net], preferred), default=None)
+    shared_networks = {net: rows for net, rows in networks_by_reach(nets).items() if len(rows) == len(nets)}
+    first = min(shared_networks, key=lambda net: _liking(shared_networks[net], preferred), default=None)
     if first is not None:
-        return whole[first]
+        return shared_networks[first]
     repeated = repeated_addresses(nets)
     target: dict[str, AddressRow] = {}
     for node, net in nets.items():
         for row in rows_of(net):
-            wanted = row.address == preferred.get(node)
-            if wanted and is_usable(row) and row.address not in repeated:
+            is_preferred = row.address == preferred.get(node)
+            if is_preferred and is_usable(row) and row.address not in repeated:
                 target[node] = row
                 break
         else:
@@ -131,20 +131,20 @@ def propose_hcas(nodes: Mapping[str, Sequence[Hca]], *, one_layer: bool) -> str 
     """
     active = {node: [port for _, port in selected_ports(hcas, None)] for node, hcas in nodes.items()}
     layers = [port.link_layer for ports in active.values() for port in ports]
-    wanted = set(layers)
+    layers_allowed = set(layers)
     if one_layer:
-        wanted = {"InfiniBand" if 2 * layers.count("InfiniBand") >= len(layers) else "Ethernet"}
+        layers_allowed = {"InfiniBand" if 2 * layers.count("InfiniBand") >= len(layers) else "Ethernet"}
     names = dict.fromkeys(
         hca.name
         for hcas in nodes.values()
         for hca, port in selected_ports(hcas, None)
-        if port.link_layer in wanted
+        if port.link_layer in layers_allowed
     )
     if not names or len(names) > MAX_IB_DEVS or not all(map(is_plain_name, names)):
         return None
     value = "=" + ",".join(names)
     for hcas in nodes.values():
         picked = selected_ports(hcas, value)
-        if not picked or any(port.link_layer not in wanted for _, port in picked):
+        if not picked or any(port.link_layer not in layers_allowed for _, port in picked):
             return None
     return value

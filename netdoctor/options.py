@@ -40,14 +40,11 @@ class Group(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What may stand behind an option, in a command line as in a saved report.
+    """What may stand behind an option, in a command line as in a saved report."""
 
-    read: the value of a text; a tuple stands for several values. Raises InputError. kept: the types that a
-    report keeps such a value as.
-    """
-
+    # The value of a text; a tuple stands for several values. Raises InputError.
     read: Callable[[str], Any]
-    kept: tuple[type, ...] = (str,)
+    json_types: tuple[type, ...] = (str,)  # what a report keeps such a value as
 
 
 def _text(text: str) -> str:
@@ -118,11 +115,11 @@ _URL = re.compile(
 def url(text: str) -> str:
     """A URL without user, password and query, where secrets would be: they go nowhere and are not told."""
     parts = re.match(r"(https?://)([^/?#]*)([^?#]*)", text)
-    kept = f"{parts[1]}{parts[2].rpartition('@')[2]}{parts[3]}" if parts else ""
-    known = _URL.fullmatch(kept) if len(kept) <= 1000 else None
+    bare = f"{parts[1]}{parts[2].rpartition('@')[2]}{parts[3]}" if parts else ""
+    known = _URL.fullmatch(bare) if len(bare) <= 1000 else None
     if known is None or not 0 < int((known[2] or ":443")[1:]) < 65536:
         raise InputError("that is no URL; write https://host/path")
-    return kept
+    return bare
 
 
 def _user(text: str) -> str:
@@ -232,7 +229,7 @@ class Option:
             if type(value) is not bool:
                 raise InputError(f"{clean(str(value), 40)!r} is neither true nor false")
             return value
-        if type(value) not in self.rule.kept:
+        if type(value) not in self.rule.json_types:
             raise InputError(f"{clean(str(value), 40)!r} is of another type")
         if self.choices and value not in (*self.choices, *_BY_OTHERS.get(self.name, ())):
             raise InputError(f"{clean(str(value), 40)!r} is none of {', '.join(self.choices)}")
@@ -284,7 +281,7 @@ class ScanRequest:
     source: Path | None = None
     remarks: tuple[str, ...] = ()
     # What --last shall ask for the next time, where only, skip and node hold for this run alone.
-    usual: Selection | None = None
+    default_selection: Selection | None = None
     # Of the shell that the job would be launched from.
     environ: Mapping[str, str] = field(default_factory=dict)
 

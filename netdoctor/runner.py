@@ -61,13 +61,13 @@ class ScanRunner:
         self._first = first
         self._given = dict(given)
         self._source = opened or self._given.get("save")
-        self._own = opened is None or opened == LAST
+        self._is_last = opened is None or opened == LAST
         self._thread: threading.Thread | None = None
         self._transport: Transport | None = None
         self._closing = False
         self._request = first
         self._targets: dict[str, Target] = {}
-        self._place: tuple[Path, int] | None = None
+        self._position: tuple[Path, int] | None = None
         self.formats = _formats(first.format if first is not None else "auto")
 
     def adopt(self, report: Report) -> None:
@@ -79,7 +79,7 @@ class ScanRunner:
             return
         self._know(request, request.targets or ())
         brought = self._brought(request)
-        if not self._own or brought:
+        if not self._is_last or brought:
             users = ", ".join(sorted({t.user for t in self._targets.values() if t.user})) or "your user"
             names = ", ".join(list(self._targets)[:4]) + (", ..." if len(self._targets) > 4 else "")
             self.question = (
@@ -90,11 +90,11 @@ class ScanRunner:
 
     def _brought(self, request: ScanRequest) -> str:
         """What a request has from its report alone, and decides which programs run and who is trusted."""
-        named = {name: getattr(request, name) for name in _TRUSTED if name not in self._given}
+        settings = {name: getattr(request, name) for name in _TRUSTED if name not in self._given}
         pythons = [t.python for t in request.targets or () if t.python]
         if pythons and "python" not in self._given:
-            named["python"] = named.get("python") or pythons[0]
-        words = [f"the {_TRUSTED[name]} {value}" for name, value in named.items() if value is not None]
+            settings["python"] = settings.get("python") or pythons[0]
+        words = [f"the {_TRUSTED[name]} {value}" for name, value in settings.items() if value is not None]
         return ", ".join(words)
 
     def _replayed(self, report: Report) -> ScanRequest:
@@ -141,12 +141,12 @@ class ScanRunner:
         return [*scanning.ssh_argv(self._request), *scanning.destination(target, self._request)]
 
     def editor(self) -> tuple[str, list[str]] | None:
-        if self._place is None:
+        if self._position is None:
             return None
-        path, number = self._place
-        wanted = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+        path, number = self._position
+        command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
         try:
-            argv = shlex.split(wanted)
+            argv = shlex.split(command)
         except ValueError:
             return None
         if not argv or shutil.which(argv[0]) is None:
@@ -162,7 +162,7 @@ class ScanRunner:
     # In the thread
 
     def _work(self, request: Request, report: Report | None) -> None:
-        self._place = None
+        self._position = None
         try:
             if report is None or not report.facts or request == Request():
                 self._full(report)
@@ -172,7 +172,7 @@ class ScanRunner:
             self.events.append(Failed(time.time(), "stopped: nobody was asked anything"))
         except InputError as error:
             if isinstance(error, InventoryError):
-                self._place = self._find(error)
+                self._position = self._find(error)
             self.events.append(Failed(time.time(), str(error)))
         except Exception as error:  # the screens stay, with what they had
             text = clean(f"{type(error).__name__}: {error}", 300)
@@ -180,7 +180,7 @@ class ScanRunner:
         finally:
             self._transport = None
 
-    def _made(self, transport: Transport) -> None:
+    def _set_transport(self, transport: Transport) -> None:
         self._transport = transport
 
     def _find(self, error: InventoryError) -> tuple[Path, int] | None:
@@ -197,12 +197,14 @@ class ScanRunner:
         request = self._first if report is None else self._replayed(report)
         if request is None:
             raise InputError("there is nothing to scan")
-        if report is not None and self._own:  # whoever was asked about a report's nodes was asked about those
+        if (
+            report is not None and self._is_last
+        ):  # whoever was asked about a report's nodes was asked about those
             request = scanning.reread(request, report.run.replay)
         if report is not None and request.via == MEET and request.targets is None:
             nodes, now = tuple(report.matrix.nodes), time.time()
             self.events.append(Began(now, nodes, (), partial=True, text=awaited(request)))
-        plan, self._ready = self._ready or scanning.prepare(request, made=self._made), None
+        plan, self._ready = self._ready or scanning.prepare(request, on_transport=self._set_transport), None
         self._know(request, plan.inventory.targets)
         started = time.monotonic()
         scan = plan.scan()
@@ -256,13 +258,13 @@ class ScanRunner:
 
     def _ended(self, report: Report, request: ScanRequest) -> None:
         """Save the report and tell it."""
-        trouble = ""
+        failure = ""
         if request.save is not None:
             try:
                 report = save(report, request.save)
             except OSError as error:
-                trouble = f"the report was not saved to {request.save}: {error.strerror or error}"
-        self.events.append(Ended(time.time(), report, trouble))
+                failure = f"the report was not saved to {request.save}: {error.strerror or error}"
+        self.events.append(Ended(time.time(), report, failure))
 
     def _listener(
         self, scan: Scan, nodes: Sequence[str], checks: Sequence[str], *, live: bool
@@ -270,7 +272,7 @@ class ScanRunner:
         rows = {node: row for row, node in enumerate(nodes)}
         columns = {check: column for column, check in enumerate(checks)}
 
-        def told(progress: Progress) -> None:
+        def report_progress(progress: Progress) -> None:
             now = time.time()
             left = None if progress.ends is None else progress.ends - time.monotonic()
             self.events.append(Phase(now, progress.phase, progress.done, progress.total, left))
@@ -283,7 +285,7 @@ class ScanRunner:
                     if check in columns:
                         self.events.append((row, columns[check], status.letter))
 
-        return told
+        return report_progress
 
 
 def _formats(used: str) -> tuple[str, ...]:

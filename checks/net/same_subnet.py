@@ -102,6 +102,6 @@ def _judged(one: SharedAddress, near: Sequence[SharedAddress], *, is_rail: bool)
         f"{one.ifname} ({one.address}), in one subnet with {names}: {said} ARP for it",
         observed=f"{said} ARP for {one.address}",
         expected=DERIVED(f"{one.ifname} alone"),
-        evidence_lines=[settings(row) for row in near],
+        seen=[settings(row) for row in near],
         fixes=each_for_itself(near),
     )

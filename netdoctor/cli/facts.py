@@ -106,7 +106,7 @@ def _meet(args: argparse.Namespace, request: ScanRequest, node: str, own: "Task"
     why = attend(
         node,
         own,
-        place=meeting.place(args.meet),
+        rendezvous=meeting.place(args.meet),
         key=meeting.secret(os.environ, request.secret_file),
         request=request,
     )

@@ -99,7 +99,7 @@ def prepared(request: "ScanRequest", *, quiet: bool) -> "Plan":
 
     before = {n: signal.signal(n, leave) for n in _ending()}
     try:
-        return prepare(request, made=made)
+        return prepare(request, on_transport=made)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -6,7 +6,7 @@ from typing import Any
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.host import Login
 from netdoctor.options import ScanRequest
-from netdoctor.scanning.plan import listed
+from netdoctor.scanning.plan import inventory_of
 from netdoctor.scanning.via import make_transport
 from netdoctor.transport.base import Reply, Request
 
@@ -14,7 +14,7 @@ from netdoctor.transport.base import Reply, Request
 def ask(request: ScanRequest, op: str, args: Mapping[str, Any], timeout_s: float) -> Iterator[Reply]:
     """The answer of each node of the request, or why there is none. Raises InputError."""
     transport = make_transport(request)
-    targets = listed(request, transport).targets
+    targets = inventory_of(request, transport).targets
     first = {target.id: Request(op=op, args=args, timeout_s=timeout_s) for target in targets}
     try:
         bound_s = transport.bound_s(targets) + timeout_s

@@ -25,7 +25,7 @@ from netdoctor.errors import InputError
 from netdoctor.facts.expected import Expectation, Expectations
 from netdoctor.inventory import Target
 from netdoctor.inventory.nodeset import expand
-from netdoctor.scanning.tomlfile import load, meant, shown
+from netdoctor.scanning.tomlfile import hint_for, load, quoted
 from netdoctor.text import clean
 
 MOST = 5000
@@ -47,7 +47,7 @@ def keys_of(checks: Iterable[Check]) -> dict[str, type]:
 def read(path: Path, checks: Collection[Check], targets: Sequence[Target]) -> Expectations:
     """What a file expects. checks: all there are; targets: the nodes as listed. Raises InputError."""
     tables, lines = load(path)
-    reader = _Reader(path, keys_of(checks), _places(lines), targets)
+    reader = _Reader(path, keys_of(checks), _lines_of_keys(lines), targets)
     wishes = tuple(reader.all(tables))
     if len(wishes) > MOST:
         reader.say(1, f"expects {len(wishes)} values, {MOST} are allowed")
@@ -56,18 +56,18 @@ def read(path: Path, checks: Collection[Check], targets: Sequence[Target]) -> Ex
     return Expectations(wishes=wishes)
 
 
-def unused(wanted: Expectations) -> list[str]:
+def unused(expected: Expectations) -> list[str]:
     """A note for each place whose nodes are none of those that are listed."""
-    empty = dict.fromkeys(wish.place for wish in wanted.wishes if wish.nodes == ())
-    return [f"{place} expects something of nodes of which none is listed" for place in empty]
+    empty = dict.fromkeys(one.place for one in expected.wishes if one.nodes == ())
+    return [f"{position} expects something of nodes of which none is listed" for position in empty]
 
 
-Place = tuple[int, tuple[str, ...]]  # which [[nodes]] from 1, 0 for none; and the words of a key
+KeyPath = tuple[int, tuple[str, ...]]  # which [[nodes]] from 1, 0 for none; and the words of a key
 
 
-def _places(lines: Sequence[str]) -> dict[Place, int]:
+def _lines_of_keys(lines: Sequence[str]) -> dict[KeyPath, int]:
     """The line of each key and table."""
-    found: dict[Place, int] = {}
+    found: dict[KeyPath, int] = {}
     group, above = 0, tuple[str, ...]()
     for number, line in enumerate(lines, 1):
         if header := _HEADER.fullmatch(line):
@@ -102,11 +102,11 @@ class _Reader:
     """One file being read. Mistakes are gathered, so that all are told at once."""
 
     def __init__(
-        self, path: Path, keys: Mapping[str, type], places: Mapping[Place, int], targets: Sequence[Target]
+        self, path: Path, keys: Mapping[str, type], lines: Mapping[KeyPath, int], targets: Sequence[Target]
     ) -> None:
         self.path = path
         self.keys = keys
-        self.places = places
+        self.lines = lines
         self.targets = targets
         self.wrong: list[tuple[int, str]] = []
 
@@ -118,8 +118,8 @@ class _Reader:
             groups = []
         for number, group in enumerate(groups, 1):
             nodes = self.members(group, number)
-            own = {key: value for key, value in group.items() if key not in WHO}
-            yield from self.table(own, number, (), nodes)
+            expected = {key: value for key, value in group.items() if key not in WHO}
+            yield from self.table(expected, number, (), nodes)
 
     def table(
         self, table: dict[str, Any], group: int, above: tuple[str, ...], nodes: tuple[str, ...] | None
@@ -127,56 +127,57 @@ class _Reader:
         for word, value in table.items():
             words = (*above, word)
             key = ".".join(words)
-            place = (group, words)
-            named = f"{key}.*"
-            if named in self.keys and isinstance(value, dict):
-                for of, one, deeper in _leaves(value):
-                    yield from self.wish(named, one, (group, (*words, *deeper)), nodes, of)
-            elif named in self.keys:
-                self.say(self.line(place), f"say of which one: {key}.NAME = ...")
+            path = (group, words)
+            named_key = f"{key}.*"
+            if named_key in self.keys and isinstance(value, dict):
+                for name, one, deeper in _leaves(value):
+                    yield from self.expectation(named_key, one, (group, (*words, *deeper)), nodes, name)
+            elif named_key in self.keys:
+                self.say(self.line(path), f"say of which one: {key}.NAME = ...")
             elif key in self.keys and isinstance(value, dict):
-                for of, one in value.items():
-                    yield from self.wish(key, one, (group, (*words, of)), nodes, of)
+                for name, one in value.items():
+                    yield from self.expectation(key, one, (group, (*words, name)), nodes, name)
             elif key in self.keys:
-                yield from self.wish(key, value, place, nodes)
+                yield from self.expectation(key, value, path, nodes)
             elif isinstance(value, dict) and any(known.startswith(key + ".") for known in self.keys):
                 yield from self.table(value, group, words, nodes)
             elif isinstance(value, dict) and value:
                 for inner in value:
                     self.unknown(f"{key}.{inner}", (group, (*words, inner)))
             else:
-                self.unknown(key, place)
+                self.unknown(key, path)
 
-    def unknown(self, key: str, place: Place) -> None:
-        self.say(self.line(place), f"nobody knows {shown(key)}{meant(key, sorted(self.keys))}")
+    def unknown(self, key: str, path: KeyPath) -> None:
+        self.say(self.line(path), f"nobody knows {quoted(key)}{hint_for(key, sorted(self.keys))}")
 
-    def wish(
-        self, key: str, value: Any, place: Place, nodes: tuple[str, ...] | None, of: str = ""
+    def expectation(
+        self, key: str, value: Any, path: KeyPath, nodes: tuple[str, ...] | None, name: str = ""
     ) -> Iterator[Expectation]:
-        kind, line = self.keys[key], self.line(place)
-        said = f"{key[:-1]}{clean(of, 60)}" if key.endswith(".*") else key
+        """The expectation of a key, of the one thing with this name where it has one."""
+        kind, line = self.keys[key], self.line(path)
+        label = f"{key[:-1]}{clean(name, 60)}" if key.endswith(".*") else key
         values = value if isinstance(value, list) and kind is not bool else [value]
         if not values or not all(_is(one, kind) for one in values):
             more = "" if kind is bool else ", or a list of such"
-            self.say(line, f"{said} is {KINDS[kind]}{more}")
+            self.say(line, f"{label} is {KINDS[kind]}{more}")
             return
         texts = tuple(_text(one) for one in values)
-        odd = [text for text in (*texts, of) if text != clean(text, VALUE_MAX) or not (text or not of)]
+        odd = [text for text in (*texts, name) if text != clean(text, VALUE_MAX) or not (text or not name)]
         if odd or "" in texts:
-            text = f"{said} is empty, has more than {VALUE_MAX} characters, or some that none can see"
+            text = f"{label} is empty, has more than {VALUE_MAX} characters, or some that none can see"
             self.say(line, text)
             return
-        name = clean(self.path.name, 60)
-        yield Expectation(key=key, any_of=texts, place=f"{name}:{line}", nodes=nodes, of=of)
+        position = f"{clean(self.path.name, 60)}:{line}"
+        yield Expectation(key=key, any_of=texts, place=position, nodes=nodes, of=name)
 
     def members(self, group: dict[str, Any], number: int) -> tuple[str, ...]:
         """The ids of a group's nodes, of those that are listed."""
-        said = [word for word in WHO if word in group]
+        words = [word for word in WHO if word in group]
         line = self.line((number, ()))
-        if len(said) != 1:
+        if len(words) != 1:
             self.say(line, "say which nodes, in one way: " + ", or ".join(f'{word} = "..."' for word in WHO))
             return ()
-        word = said[0]
+        word = words[0]
         line = self.line((number, (word,)))
         values = group[word] if isinstance(group[word], list) else [group[word]]
         if not values or not all(isinstance(one, str) and one.strip() for one in values):
@@ -190,12 +191,12 @@ class _Reader:
             self.say(line, clean(str(error), 200))
         return tuple(target.id for target in self.targets if names & _called(target, word))
 
-    def line(self, place: Place) -> int:
+    def line(self, path: KeyPath) -> int:
         """Where a key stands, else the table that it is in."""
-        group, words = place
-        while words and (group, words) not in self.places:
+        group, words = path
+        while words and (group, words) not in self.lines:
             words = words[:-1]
-        return self.places.get((group, words), 1)
+        return self.lines.get((group, words), 1)
 
     def say(self, line: int, text: str) -> None:
         self.wrong.append((line, text))

@@ -36,7 +36,7 @@ MEETING = ("MASTER_ADDR", "MASTER_PORT")
 
 _CRC = b',"crc":"%08x"}\n'
 _END = len(_CRC % 0) - 1
-_WHOSE = re.compile(rb'"netdoctor\.facts/([0-9]{1,9})","node":"([A-Za-z0-9_.:%-]{1,253})"')
+_NODE = re.compile(rb'"netdoctor\.facts/([0-9]{1,9})","node":"([A-Za-z0-9_.:%-]{1,253})"')
 _Short = Annotated[str, Meta(max_length=TEXT_MAX)]
 _Count = Annotated[int, Meta(ge=0, le=COUNT_MAX)] | None
 
@@ -51,7 +51,7 @@ class Fault(StrEnum):
     FORMAT = "format"
     OTHER_JOB = "other_job"
     TWICE = "twice"
-    STRANGER = "stranger"
+    FOREIGN = "stranger"
     UNREAD = "unread"
 
 
@@ -69,11 +69,11 @@ class _Task(Struct):
     nodelist: Annotated[str, Meta(max_length=NODES_MAX)] = ""
 
 
-class _Line(Struct):
+class _Line(Struct, rename={"collected_at": "taken"}):
     schema: str
     node: str
     version: _Short = ""
-    taken: _Short = ""
+    collected_at: _Short = ""
     task: _Task = msgspec.field(default_factory=_Task)
     job: Annotated[dict[str, _Short], Meta(max_length=len(MEETING))] = {}
     session: Annotated[dict[_Short, _Short], Meta(max_length=16)] = {}
@@ -89,7 +89,7 @@ class Written:
     and its version. fault, detail: why it does not count.
     """
 
-    place: str
+    position: str
     node: str = ""
     version: str = ""
     written: float = 0.0
@@ -105,7 +105,7 @@ def encode(
     node: str,
     *,
     version: str,
-    taken: str,
+    collected_at: str,
     task: Task,
     job: Mapping[str, str],
     session: Mapping[str, Any],
@@ -116,7 +116,7 @@ def encode(
         "schema": SCHEMA,
         "node": node,
         "version": version,
-        "taken": taken,
+        "taken": collected_at,
         "task": {name: value for name, value in asdict(task).items() if value not in (None, "")},
         "job": {name: job[name] for name in MEETING if job.get(name)},
         "session": session,
@@ -129,34 +129,38 @@ def encode(
 _decode = msgspec.json.Decoder(_Line).decode
 
 
-def decode(line: bytes, place: str) -> Written | None:
+def decode(line: bytes, position: str) -> Written | None:
     """What a line says, None where it is no line of facts. Never raises."""
     at = line.find(HEAD)
     if at < 0:
         return None
     text = line[at:].rstrip(b"\r\n")
-    whose = _WHOSE.search(text)
-    node = node_id(whose[2].decode()) if whose and is_valid_host(whose[2].decode()) else ""
-    if whose and whose[1].decode() != MAJOR:
-        detail = f"it has format {whose[1].decode()}, this netdoctor reads {MAJOR}; use the one that wrote it"
-        return Written(place=place, node=node, fault=Fault.FORMAT, detail=detail)
+    node_match = _NODE.search(text)
+    node = node_id(node_match[2].decode()) if node_match and is_valid_host(node_match[2].decode()) else ""
+    if node_match and node_match[1].decode() != MAJOR:
+        detail = (
+            f"it has format {node_match[1].decode()}, this netdoctor reads {MAJOR}; use the one that wrote it"
+        )
+        return Written(position=position, node=node, fault=Fault.FORMAT, detail=detail)
     if not node:
-        return _broken(place, node, "it does not say whose it is")
+        return _broken(position, node, "it does not say whose it is")
     if text.count(HEAD) > 1:
-        return _broken(place, node, "another line begins in the middle of it: two tasks wrote at once")
+        return _broken(position, node, "another line begins in the middle of it: two tasks wrote at once")
     try:
         found = _decode(text)
-        written = _seconds(found.taken)
+        written = _seconds(found.collected_at)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         cut = "; the line seems cut off" if not text.endswith(b"}") else ""
-        return _broken(place, node, f"{clean(str(error), 120)}{cut}")
+        return _broken(position, node, f"{clean(str(error), 120)}{cut}")
     except ValueError as error:
-        return _broken(place, node, f"it does not say when it was written: {clean(str(error), 80)}")
+        return _broken(position, node, f"it does not say when it was written: {clean(str(error), 80)}")
     sealed = text[-_END:] == (_CRC % zlib.crc32(text[:-_END])).rstrip(b"\n")
     if not sealed and (found.crc or found.task != _Task()):
-        return _broken(place, node, "its checksum is another one: a part of it is lost, or of another line")
+        return _broken(
+            position, node, "its checksum is another one: a part of it is lost, or of another line"
+        )
     return Written(
-        place=place,
+        position=position,
         node=node,
         version=clean(found.version, 40),
         written=written,
@@ -175,8 +179,8 @@ def _seconds(stamp: str) -> float:
     return when.timestamp()
 
 
-def _broken(place: str, node: str, why: str) -> Written:
-    return Written(place=place, node=node, fault=Fault.BROKEN, detail=why)
+def _broken(position: str, node: str, why: str) -> Written:
+    return Written(position=position, node=node, fault=Fault.BROKEN, detail=why)
 
 
 def name_of(node: str) -> str:

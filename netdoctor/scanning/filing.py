@@ -10,7 +10,7 @@ from netdoctor.inventory import Inventory, Target, load
 from netdoctor.inventory.task import task
 from netdoctor.options import ScanRequest
 from netdoctor.scanning.factfile import Written
-from netdoctor.scanning.pool import SOURCE, Rules, pooled, read
+from netdoctor.scanning.pool import SOURCE, Rules, pool_lines, read
 from netdoctor.text import listing
 from netdoctor.transport.filed import Answer, FiledTransport
 
@@ -31,23 +31,23 @@ def filed(request: ScanRequest) -> Filed:
     if not request.facts:
         raise InputError("say where the facts are: --facts FOLDER")
     if request.local or request.python:
-        said = "--local" if request.local else "--python"
-        raise InputError(f"--facts judges what tasks have seen; say {said} to netdoctor facts")
+        flag = "--local" if request.local else "--python"
+        raise InputError(f"--facts judges what tasks have seen; say {flag} to netdoctor facts")
     rules = Rules(
         now=time.time(),
         max_age_s=request.facts_age,
         nodes=request.facts_nodes,
-        own=task(request.environ),
+        own_task=task(request.environ),
         job=request.facts_job,
     )
-    pool = pooled(read(request.facts, request.facts_uid), _by_hand(request), rules)
+    pool = pool_lines(read(request.facts, request.facts_uid), _by_hand(request), rules)
     inventory = Inventory(
         targets=pool.targets,
         format=FILED,
         source=listing(request.facts),
         notes=(*pool.notes, *request.remarks),
     )
-    answers = {target.id: _answer(pool.taken[target.id]) for target in pool.targets}
+    answers = {target.id: _answer(pool.lines[target.id]) for target in pool.targets}
     return Filed(inventory, FiledTransport(answers), pool.job, pool.run, pool.began)
 
 
@@ -60,7 +60,7 @@ def _by_hand(request: ScanRequest) -> tuple[Target, ...]:
 
 def _answer(line: Written) -> Answer:
     if line.fault is not None:
-        detail = line.detail if line.place in ("", SOURCE) else f"{line.place}: {line.detail}"
+        detail = line.detail if line.position in ("", SOURCE) else f"{line.position}: {line.detail}"
         return Answer(Session(outcome=Login.LOST, transport=FILED, stage=line.fault, detail=detail))
     interpreter, version = line.python
     session = Session(

@@ -26,7 +26,7 @@ LEAST_SHARE = 0.8
 OWN_TROUBLE = ("check-crashed-", "check-hung-")
 # Options that change how long a scan takes or where it goes, and not what it looks at.
 NO_MATTER = {"profile", *of_group(Group.BOUNDS)}
-NAMED = 60
+FOLD_LIMIT = 60
 
 
 class Act(Enum):
@@ -78,9 +78,9 @@ def decide(report: Report, rules: Rules) -> Decision:
 def _crashed(report: Report) -> bool:
     """Whether all that is open is open because netdoctor itself broke."""
     missed = any(gap.family in report.verdict.required for gap in report.verdict.gaps)
-    trouble = [cause for cause in report.causes if cause.status != "warn"]
-    ours = all(cause.status == "unknown" and cause.key.startswith(OWN_TROUBLE) for cause in trouble)
-    return report.run.complete and bool(trouble) and ours and not missed and not report.suppressed
+    problems = [cause for cause in report.causes if cause.status != "warn"]
+    ours = all(cause.status == "unknown" and cause.key.startswith(OWN_TROUBLE) for cause in problems)
+    return report.run.complete and bool(problems) and ours and not missed and not report.suppressed
 
 
 def _without(report: Report, rules: Rules) -> Decision:
@@ -102,7 +102,7 @@ def _without(report: Report, rules: Rules) -> Decision:
         return refuse("no node is known to be at fault")
     least = math.ceil(len(listed) * LEAST_SHARE) if rules.min_nodes is None else rules.min_nodes
     if len(left) < max(least, 1):
-        bad = fold([node for node in listed if node not in good], NAMED)
+        bad = fold([node for node in listed if node not in good], FOLD_LIMIT)
         return refuse(f"without {bad} {len(left)} of {len(listed)} are left, and --min-nodes is {least}")
     code = report.verdict.exit_code or 5
     return Decision(act=Act.EXCLUDE, code=code, nodes=left, why=summary.verdict(report))
@@ -122,8 +122,8 @@ def stale(report: Report, plan: Plan, *, now: float, max_age_s: float, touched: 
     changed = sorted(name for name, when in touched.items() if when >= began)
     if changed:
         return f"{changed[0]} has changed since"
-    mine, its = keep_request(request, plan.inventory.targets), run.replay
-    if list(listed_as(mine).items()) != list(listed_as(its).items()):
+    requested, its = keep_request(request, plan.inventory.targets), run.replay
+    if list(listed_as(requested).items()) != list(listed_as(its).items()):
         return "it is of other hosts, or they are reached in another way"
     nodes = plan.judged or [target.id for target in plan.inventory.targets]
     checks = {check.id for check in plan.checks}
@@ -131,7 +131,7 @@ def stale(report: Report, plan: Plan, *, now: float, max_age_s: float, touched: 
         return "it looked at less"
     if run.profile not in list(Profile) or not Profile(run.profile).includes(Profile(request.profile)):
         return f"its profile was {clean(run.profile, 20)}"
-    options = [_matter(one.get("options")) for one in (mine, its)]
+    options = [_matter(one.get("options")) for one in (requested, its)]
     for name in sorted({**options[0], **options[1]}):
         if options[0].get(name) != options[1].get(name):
             return f"--{name.replace('_', '-')} was another one"

@@ -48,13 +48,13 @@ def reread(request: ScanRequest, replay: Mapping[str, Any]) -> ScanRequest:
     files = [word for word in listed.words if os.path.isabs(word)]
     if request.targets is None or not files:
         return request
-    shown = ", ".join(clean(_near(name), 200) for name in files)
+    names = ", ".join(clean(_near(name), 200) for name in files)
     if not all(file_exists(name) for name in files):
-        text = f"{shown} cannot be found any more: these are the nodes that the last scan found there"
+        text = f"{names} cannot be found any more: these are the nodes that the last scan found there"
         return replace(request, remarks=(*request.remarks, text))
     words = tuple(_near(w) if w in files else w for w in listed.words)
     found = load(words, environ=request.environ, format=listed.format)
-    remarks = _changed(request.targets, found, shown)
+    remarks = _changed(request.targets, found, names)
     return replace(
         request,
         hosts=words,
@@ -70,17 +70,17 @@ def _near(name: str) -> str:
     return os.path.relpath(name, here) if Path(name).is_relative_to(here) else name
 
 
-def _changed(before: Sequence[Target], now: Inventory, shown: str) -> list[str]:
+def _changed(before: Sequence[Target], now: Inventory, files: str) -> list[str]:
     old, new = ({t.id: _what(t) for t in targets} for targets in (before, now.targets))
     parts = [
         (fold(sorted(new.keys() - old.keys()), 60), "new"),
         (fold(sorted(old.keys() - new.keys()), 60), "gone"),
         (fold(sorted(n for n in new.keys() & old.keys() if new[n] != old[n]), 60), "changed"),
     ]
-    said = ", ".join(f"{names} {word}" for names, word in parts if names)
-    if not said and [t.id for t in before] != [t.id for t in now.targets]:
-        said = "another order"
-    return [f"{shown} has changed since the last scan and was read again: {said}"] if said else []
+    changes = ", ".join(f"{names} {word}" for names, word in parts if names)
+    if not changes and [t.id for t in before] != [t.id for t in now.targets]:
+        changes = "another order"
+    return [f"{files} has changed since the last scan and was read again: {changes}"] if changes else []
 
 
 def _what(target: Target) -> Target:

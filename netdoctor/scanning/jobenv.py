@@ -13,7 +13,7 @@ from netdoctor.facts.software import BACKENDS, CALLING, LAUNCHERS, TASKS, Job
 from netdoctor.files import read_regular
 from netdoctor.options import OPTIONS, ScanRequest
 from netdoctor.rules.packages import MOST
-from netdoctor.scanning.packages import Asked
+from netdoctor.scanning.packages import Requirements
 from netdoctor.text import clean
 
 # Variables of the calling shell that a launcher would hand on; everything else stays private.
@@ -21,7 +21,7 @@ CARRIED = re.compile(
     r"^(NCCL_\w+|GLOO_\w+|TP_SOCKET_IFNAME|MASTER_ADDR|MASTER_PORT|VIRTUAL_ENV|CONDA_PREFIX|TMPDIR)$"
 )
 # What of an env file goes into the report: names that checks read. Such files hold tokens, too.
-KEPT = re.compile(
+REPORTED = re.compile(
     r"(NCCL|GLOO|UCX|FI|PET|MASTER|CUDA|CUBLAS|CUDNN|HF|OMP|MKL|KMP|TRITON|PYTORCH)_\w+|TORCH\w*|PYTHON\w+"
     r"|TP_SOCKET_IFNAME"
     r"|(LOCAL_|GROUP_|ROLE_|NODE_)?RANK|(LOCAL_|GROUP_|ROLE_)?WORLD_SIZE|NNODES"
@@ -69,7 +69,7 @@ def read_env_file(path: Path) -> tuple[dict[str, str], dict[str, str]]:
         if match is None or value is None:
             problems.append(f"{where}not NAME=value (write: NAME=value)")
             continue
-        if not KEPT.fullmatch(name) or is_secret(name):
+        if not REPORTED.fullmatch(name) or is_secret(name):
             continue
         values[name] = masked_variable(name, value)
         origins[match.group(1)] = f"{path.name}:{number}"
@@ -115,15 +115,15 @@ def checked(known: Job) -> Job:
     Raises InputError.
     """
     for name, value in known.env.items():
-        if not (KEPT.fullmatch(name) or CARRIED.fullmatch(name)) or "\0" in value:
+        if not (REPORTED.fullmatch(name) or CARRIED.fullmatch(name)) or "\0" in value:
             raise InputError(f"the report's job cannot be used: variable {clean(name, 60)!r}")
     _check_address(known.master_addr, "in the report")
     if known.launcher not in (None, *LAUNCHERS) or known.backend not in (None, *BACKENDS):
         raise InputError("the report's job cannot be used: its launcher or backend is none that is known")
     if any(max(len(w.specifier), len(w.marker), len("".join(w.extras))) > MOST for w in known.requested):
         raise InputError("the report's job cannot be used: it asks for versions that nobody would write")
-    asked = {"path": known.paths, "write_test": known.write_test, "reach": known.reach}
-    for name, values in asked.items():
+    options = {"path": known.paths, "write_test": known.write_test, "reach": known.reach}
+    for name, values in options.items():
         try:
             OPTIONS[name].from_report(values)
         except InputError as error:
@@ -148,7 +148,7 @@ def _image(name: str | None) -> str | None:
 def job(
     request: ScanRequest,
     nodes: Sequence[str],
-    asked: Asked | None = None,
+    packages_asked: Requirements | None = None,
     tasks: Mapping[str, str] = MappingProxyType({}),
 ) -> Job:
     """The Job fact. What tasks that wrote facts say (MASTER_ADDR, MASTER_PORT) wins over the calling
@@ -159,15 +159,15 @@ def job(
 
     Raises InputError for an unusable env file, port or master address.
     """
-    environ, packages = request.environ, asked or Asked()
+    environ, packages = request.environ, packages_asked or Requirements()
     carried = (name for name in environ if CARRIED.match(name) and not is_secret(name))
     env = {name: masked_variable(name, environ[name]) for name in carried}
     origins = dict.fromkeys(env, CALLING) | dict.fromkeys(tasks, TASKS)
     env |= tasks
     if request.env_file is not None:
-        values, places = read_env_file(request.env_file)
+        values, file_origins = read_env_file(request.env_file)
         env |= values
-        origins |= places
+        origins |= file_origins
     port = request.master_port
     if port is None:
         text = env.get("MASTER_PORT", "").strip() or "29500"
@@ -195,7 +195,7 @@ def job(
     )
 
 
-def apart(tasks: Mapping[str, str], environ: Mapping[str, str]) -> list[str]:
+def environ_remarks(tasks: Mapping[str, str], environ: Mapping[str, str]) -> list[str]:
     """What the calling environment has otherwise than the tasks whose job is judged."""
     other = [name for name, value in tasks.items() if environ.get(name, value) != value]
     return [

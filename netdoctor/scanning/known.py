@@ -17,11 +17,11 @@ def newest(targets: Sequence[Target], last: Path = LAST) -> tuple[Report, Path] 
 
     A report that is somebody else's, redacted or broken is passed over.
     """
-    wanted = {(target.id, target.host, target.port) for target in targets}
+    requested = {(target.id, target.host, target.port) for target in targets}
     for path in dict.fromkeys([last, *(one.path for one in history.reports(last))]):
         try:
             report = load(path)
-            if not report.run.redacted and wanted <= _contacted(report, path):
+            if not report.run.redacted and requested <= _contacted(report, path):
                 return report, path
         except InputError:
             continue
@@ -30,6 +30,6 @@ def newest(targets: Sequence[Target], last: Path = LAST) -> tuple[Report, Path] 
 
 def _contacted(report: Report, path: Path) -> set[tuple[str, str, int | None]]:
     """Who was contacted, not only listed. Raises InputError for one that may not be taken at its word."""
-    there = as_facts(report.facts).nodes()
+    contacted = as_facts(report.facts).nodes()
     listed = kept_request(report, {}, path).targets or ()
-    return {(target.id, target.host, target.port) for target in listed if target.id in there}
+    return {(target.id, target.host, target.port) for target in listed if target.id in contacted}

@@ -51,38 +51,38 @@ def write(report: Report, known: Registry, source: Path, by: str | None = None) 
         raise InputError(f"{source}: is redacted, its nodes have other names; take your own")
     kinds = keys_of(known.checks.values())
     found = values(report, known)
-    if by is not None and not any(key == by and not of for key, of in found):
-        names = sorted({key for key, of in found if not of})
+    if by is not None and not any(key == by and not model for key, model in found):
+        names = sorted({key for key, model in found if not model})
         raise InputError(f"--by {clean(by, 60)}: no node has a value of it; there are: {', '.join(names)}")
     nodes = tuple(report.matrix.nodes)
     parts = _parts(report, nodes, found.get((by, ""), {}) if by else None)
     shared: list[tuple[Key, Spread, dict[_Part, Spread]]] = []
-    own: list[tuple[Key, Spread, dict[_Part, Spread]]] = []
+    per_part: list[tuple[Key, Spread, dict[_Part, Spread]]] = []
     for one in sorted(found):
         had = found[one]
         if not one[1] or one[0].endswith(".*"):
             # What a node has nothing of is not to be expected of it; of models it has those that it has.
             had = dict.fromkeys(nodes, ABSENT) | dict(had)
         spread = {part: _spread(had, part.nodes) for part in parts}
-        whole = _spread(had, nodes)
-        if whole.keys() - {ABSENT}:
-            (shared if len(parts) < 2 or len(whole) < 2 else own).append((one, whole, spread))
+        of_all = _spread(had, nodes)
+        if of_all.keys() - {ABSENT}:
+            (shared if len(parts) < 2 or len(of_all) < 2 else per_part).append((one, of_all, spread))
     lines = [
         f"# What nodes should have: netdoctor scan --expect FILE. Written from {clean(str(source), 200)},",
         f"# the scan of {clean(report.run.finished[:16], 40)}: {fmt.number(len(nodes), 'node')}, "
         f"{summary.verdict(report)}. Edit it: a list means that any of its values will do, * any characters.",
     ]
     table = ""
-    for (key, of), whole, _ in shared:
+    for (key, model), of_all, _ in shared:
         family, _, rest = key.partition(".")
         if family != table:
             lines += ["", f"[{family}]"]
             table = family
-        lines.append(_line(rest, of, whole, kinds[key]))
-    for part in parts if own else ():
+        lines.append(_line(rest, model, of_all, kinds[key]))
+    for part in parts if per_part else ():
         lines += ["", f"[[{GROUP}]]", *part.head]
-        mine = ((key, of, spread[part]) for (key, of), _, spread in own)
-        lines += [_line(key, of, had, kinds[key]) for key, of, had in mine if had.keys() - {ABSENT}]
+        of_part = ((key, model, spread[part]) for (key, model), _, spread in per_part)
+        lines += [_line(key, model, had, kinds[key]) for key, model, had in of_part if had.keys() - {ABSENT}]
     return "\n".join(lines) + "\n"
 
 
@@ -104,9 +104,10 @@ def _parts(report: Report, nodes: Sequence[str], by: Mapping[str, str | None] | 
     alone = by is None and all("," not in name for name in members)
     return [
         _Part(
-            (f"group = {_text(name)}",) if alone and name else (f"nodes = {_text(fold(mine))}",), tuple(mine)
+            (f"group = {_text(name)}",) if alone and name else (f"nodes = {_text(fold(names))}",),
+            tuple(names),
         )
-        for name, mine in members.items()
+        for name, names in members.items()
     ]
 
 
@@ -119,9 +120,9 @@ def _spread(values: Mapping[str, str | None], nodes: Collection[str]) -> Spread:
     return found
 
 
-def _line(name: str, of: str, spread: Spread, kind: type) -> str:
+def _line(name: str, model: str, spread: Spread, kind: type) -> str:
     """``driver = "570.86.15"  # as all 8 nodes have it``, or why the key is left out."""
-    key = f"{name.removesuffix('.*')}.{_text(of)}" if of else name
+    key = f"{name.removesuffix('.*')}.{_text(model)}" if model else name
     if len(spread) == 1:
         ((value, nodes),) = spread.items()
         written = None if value is None else _value(value, kind)
@@ -129,8 +130,8 @@ def _line(name: str, of: str, spread: Spread, kind: type) -> str:
             count = len(nodes)
             return f"{key} = {written}  # of {fmt.number(count, 'node')}"
     sides = (
-        f"{'not readable' if value is None else clean(value, 60)} on {fold(mine, FOLD_LIMIT)}"
-        for value, mine in sorted(spread.items(), key=lambda item: -len(item[1]))
+        f"{'not readable' if value is None else clean(value, 60)} on {fold(names, FOLD_LIMIT)}"
+        for value, names in sorted(spread.items(), key=lambda item: -len(item[1]))
     )
     return f"# {key} is left out: {listing(sides, 4)}"
 

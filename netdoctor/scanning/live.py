@@ -44,15 +44,15 @@ class Live:
         """Something happened: a node answered, or did not, or a phase begins or ends."""
         now = time.monotonic()
         if event.node is not None:
-            said = {"event": "node", "node": event.node, "reached": not event.text, "text": event.text}
+            event_data = {"event": "node", "node": event.node, "reached": not event.text, "text": event.text}
         elif event.requested and event.left and now < self.next_count:
             return  # one of many answers
         else:
-            said = {"event": "progress", "phase": event.phase, "done": event.done, "total": event.total}
+            event_data = {"event": "progress", "phase": event.phase, "done": event.done, "total": event.total}
             if event.requested:
-                said |= {"asked": event.requested, "left": event.left, "waiting": list(event.waiting)}
+                event_data |= {"asked": event.requested, "left": event.left, "waiting": list(event.waiting)}
                 self.next_count = now + COUNTS_S
-        self.lines.put(encode({**said, "at_s": round(now - self.began, 3)}) + b"\n")
+        self.lines.put(encode({**event_data, "at_s": round(now - self.began, 3)}) + b"\n")
 
     def end(self, report: Report, detail: str) -> None:
         """The report is there. Waits until all is written. Raises OSError."""
@@ -92,10 +92,10 @@ def begin(outputs: Sequence[Output], report: Report, *, redact: bool) -> list[Ou
 
 def listener(first: Listener, outputs: Iterable[Output]) -> Listener:
     """Tells `first` and all streams what happens."""
-    told = [first, *(output.live.update for output in outputs if isinstance(output.live, Live))]
+    listeners = [first, *(output.live.update for output in outputs if isinstance(output.live, Live))]
 
     def tell(event: Progress) -> None:
-        for one in told:
+        for one in listeners:
             one(event)
 
     return tell

@@ -48,9 +48,9 @@ CALLED = "NETDOCTOR_MEET_CLAIM"
 Spot = tuple[str, int]
 
 
-class _Invitation(Struct):
+class _Invitation(Struct, rename={"endpoints": "places"}):
     schema: str
-    places: Annotated[list[tuple[str, Annotated[int, Meta(ge=1, le=65535)]]], Meta(max_length=PLACES_MAX)]
+    endpoints: Annotated[list[tuple[str, Annotated[int, Meta(ge=1, le=65535)]]], Meta(max_length=PLACES_MAX)]
     secret: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
 
@@ -125,19 +125,19 @@ def invited(folder: Path) -> tuple[list[Spot], str] | None:
     except OSError as error:
         raise InputError(f"--meet {path}: {error.strerror or error}") from None
     with os.fdopen(descriptor, "rb") as file:
-        about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode):
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode):
             raise InputError(f"--meet {path}: it is no regular file")
-        if owner := foreign_owner(about.st_uid):
+        if owner := foreign_owner(info.st_uid):
             raise InputError(f"--meet {path}: it belongs to {owner}; nothing is done by it")
-        if about.st_mode & 0o022:
-            raise InputError(f"--meet {path}: others may write to it (mode {stat.S_IMODE(about.st_mode):o})")
+        if info.st_mode & 0o022:
+            raise InputError(f"--meet {path}: others may write to it (mode {stat.S_IMODE(info.st_mode):o})")
         data = file.read(FILE_MAX + 1)
     try:
         found = msgspec.json.decode(data, type=_Invitation)
         if found.schema != SCHEMA:
             raise ValueError(f"its schema is {found.schema[:40]!a}, expected {SCHEMA}")
-        return [(str(ipaddress.ip_address(host)), port) for host, port in found.places], found.secret
+        return [(str(ipaddress.ip_address(host)), port) for host, port in found.endpoints], found.secret
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise InputError(f"--meet {path}: {clean(str(error), 120)}") from None
 
@@ -161,25 +161,25 @@ def wait_s(request: ScanRequest) -> float:
 
 def attend(
     node: str,
-    own: Task,
+    task: Task,
     *,
-    place: Place,
+    rendezvous: Place,
     key: str | None,
     request: ScanRequest,
 ) -> str:
     """Let this task be asked; returns when it is over, with '' or why it was not. Raises InputError."""
     if fault := host_fault(node):
         raise InputError(f"{printable(node)}: {fault.message}; --name says what this node is called")
-    if key is None and place.folder is None:
+    if key is None and rendezvous.folder is None:
         raise InputError(f"--meet HOST:PORT asks for the secret of who judges: {SECRET} or --secret-file")
-    if place.folder is None and not place.host:
+    if rendezvous.folder is None and not rendezvous.host:
         raise InputError("--meet: a task has to know where: HOST:PORT, or a folder")
     interpreter = os.path.expanduser(request.python) if request.python else sys.executable
     inherited = {name: value for name, value in request.environ.items() if name != SECRET}
-    inherited[CALLED] = meeting.claim(own.rank if own.rank is not None else own.node_rank, node)
+    inherited[CALLED] = meeting.claim(task.rank if task.rank is not None else task.node_rank, node)
     finish, why = time.monotonic() + request.timeout, ""
     while True:
-        spots, secret, why = _spots(place, key, why)
+        spots, secret, why = _spots(rendezvous, key, why)
         left = finish - time.monotonic()
         if spots and attending.answers(spots, min(left, DIAL_S)):
             dial = {"places": spots, "secret": secret, "node_from": [CALLED], "within_s": min(left, DIAL_S)}
@@ -209,18 +209,18 @@ def _collectors(checks_dir: tuple[Path, ...]) -> Mapping[str, str]:
     return registry.collectors({parameter.info.group for check in checks for parameter in check.needs})
 
 
-def _spots(place: Place, key: str | None, before: str) -> tuple[list[Spot], str, str]:
+def _spots(rendezvous: Place, key: str | None, before: str) -> tuple[list[Spot], str, str]:
     """(addresses and ports to call, the key there, what to say where nobody answers)."""
-    if place.folder is None:
-        spots = meeting.looked_up(place.host, place.port)
-        nobody = f"nothing answers at {place.host} port {place.port}"
-        return spots, key or "", before or (nobody if spots else f"{place.host} has no address")
-    found = invited(place.folder)
+    if rendezvous.folder is None:
+        spots = meeting.looked_up(rendezvous.host, rendezvous.port)
+        nobody = f"nothing answers at {rendezvous.host} port {rendezvous.port}"
+        return spots, key or "", before or (nobody if spots else f"{rendezvous.host} has no address")
+    found = invited(rendezvous.folder)
     if found is None:
         return (
             [],
             "",
-            before or f"nobody has left {place.folder / NAME} for tasks: netdoctor scan --meet does",
+            before or f"nobody has left {rendezvous.folder / NAME} for tasks: netdoctor scan --meet does",
         )
-    shown = ", ".join(f"{address} port {port}" for address, port in found[0][:4])
-    return found[0], found[1], before or f"nothing answers at {shown}"
+    endpoints = ", ".join(f"{address} port {port}" for address, port in found[0][:4])
+    return found[0], found[1], before or f"nothing answers at {endpoints}"

@@ -24,13 +24,13 @@ from netdoctor.report.model import Note, Report
 from netdoctor.scanning.plan import Plan, part
 from netdoctor.scanning.record import facts_of, keep_request, kept_request
 from netdoctor.scanning.reporting import (
+    FROM_SHELL,
+    REMARK_PREFIXES,
     SETTINGS,
-    TAKEN,
-    WHOSE,
     held_against,
+    remark_notes,
     remote,
     rfc3339,
-    told,
     verify_prefix,
 )
 from netdoctor.store import Store
@@ -62,12 +62,12 @@ def merged(
     facts = _facts(report, outcome, [target.id for target in targets], moved)
     again = judge_facts(facts, every, nodes, report.run.ended_by)
     now = rfc3339(time.time())
-    shown = fmt.number(len(outcome.judgement.nodes), "node")
+    count = fmt.number(len(outcome.judgement.nodes), "node")
     what = ", ".join(checks) if len(checks) <= 6 else f"{len(checks)} checks"
-    remarks = told(plan.transport.notes, WHOSE.get(request.via, SETTINGS))
-    notes = list(dict.fromkeys([*kept(report, TAKEN), *kept(report, SETTINGS), *remarks]))
-    notes += [*not_judged(report, plan.known), *kept(report, RERUN)]
-    notes.append(Note(level="info", text=f"{RERUN}{now}: {what} on {shown}"))
+    remarks = remark_notes(plan.transport.notes, REMARK_PREFIXES.get(request.via, SETTINGS))
+    notes = list(dict.fromkeys([*notes_with(report, FROM_SHELL), *notes_with(report, SETTINGS), *remarks]))
+    notes += [*not_judged(report, plan.known), *notes_with(report, RERUN)]
+    notes.append(Note(level="info", text=f"{RERUN}{now}: {what} on {count}"))
     ids, before = [check.id for check in every], report.verdict.part
     context = Context(
         part=part(plan.known, request, ids, len(nodes), len(targets), before=True) if before else None,
@@ -106,30 +106,30 @@ def _facts(report: Report, outcome: Outcome, nodes: Sequence[str], moved: Collec
     return facts
 
 
-def into(report: Report, plan: Plan, outcome: Outcome, shown: Report) -> tuple[Report, Report | None]:
+def into(report: Report, plan: Plan, outcome: Outcome, scanned: Report) -> tuple[Report, Report | None]:
     """(what is shown of a scan, what is saved): where it looked at a part of `report`, that with it inside.
 
     report: the saved one that the scan was asked for by. Where the part does not fit to the rest of it, it
     stays as it is, and nothing is saved. shown: the scan's own report; it gets a note on where it went.
     """
-    place = plan.request.save
+    saved_to = plan.request.save
     ran, judged = {check.id for check in plan.checks}, set(outcome.judgement.nodes)
     all_of_it = ran >= set(report.matrix.checks) and judged >= set(report.matrix.nodes)
-    if place is None or plan.part is None or all_of_it:
-        return shown, shown
-    why = _apart(report, plan, outcome)
+    if saved_to is None or plan.part is None or all_of_it:
+        return scanned, scanned
+    why = _why_not(report, plan, outcome)
     if why:
-        text = f"{place} stays as it was, without this: {why}; {_again(plan)} looks at everything again"
-        return _noted(shown, text), None
+        text = f"{saved_to} stays as it was, without this: {why}; {_again(plan)} looks at everything again"
+        return _noted(scanned, text), None
     union = registry.ordered({c.id: c for c in [*every_check(report, plan.known), *plan.checks]}.values())
     # How to judge was said for this part alone; how to log in holds from now on.
-    said = {name: getattr(plan.request, name) for name in _HOW}
-    then = replace(kept_request(report, said, plan.request.source), hosts=plan.request.hosts)
+    reaching = {name: getattr(plan.request, name) for name in _HOW}
+    then = replace(kept_request(report, reaching, plan.request.source), hosts=plan.request.hosts)
     ids = [check.id for check in plan.checks]
     moved = _moved(report, plan)
-    whole = merged(report, replace(plan, request=then), outcome, union, ids, moved)
-    says = f"{summary.verdict(whole)}, {whole.verdict.headline}"
-    return _noted(shown, f"{place} has this beside the rest: {says}"), whole
+    complete = merged(report, replace(plan, request=then), outcome, union, ids, moved)
+    says = f"{summary.verdict(complete)}, {complete.verdict.headline}"
+    return _noted(scanned, f"{saved_to} has this beside the rest: {says}"), complete
 
 
 def _noted(report: Report, text: str) -> Report:
@@ -141,7 +141,7 @@ def _again(plan: Plan) -> str:
     return "netdoctor scan --last" if save in (None, LAST) else "the same command without --only, --node"
 
 
-def _apart(report: Report, plan: Plan, outcome: Outcome) -> str:
+def _why_not(report: Report, plan: Plan, outcome: Outcome) -> str:
     """Why what was measured now cannot stand beside the report's facts; nothing where it can."""
     options = keep_request(plan.request, plan.inventory.targets)
     moved = _moved(report, plan) - set(outcome.judgement.nodes)
@@ -197,6 +197,6 @@ def not_judged(report: Report, known: Registry) -> list[Note]:
     return [Note(level="warn", text=text)] if missed else []
 
 
-def kept(report: Report, prefix: str) -> list[Note]:
+def notes_with(report: Report, prefix: str) -> list[Note]:
     """Notes that still hold, or tell what was done."""
     return [note for note in report.notes if note.text.startswith(prefix)][-NOTES_AT_MOST:]

@@ -26,11 +26,11 @@ _VALUES = frozenset(f"{_WITH_VALUE} --trusted-host --use-feature --all-releases 
 _FLAGS = frozenset(("--no-index", "--prefer-binary", "--require-hashes", "--no-require-hashes", "--pre"))
 _INCLUDES = re.compile(r"(-r|-c|-e|--requirement|--constraint|--editable)(?:\s*=\s*|\s+|(?<=^..))(.+)")
 _COMMENT = re.compile(r"(^|\s+)#.*$")
-_PLACE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|\.{0,2}/|~|[^@]*\.(whl|zip|tar\.\w+|tgz)\Z|\.\Z")
+_LOCATION = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|\.{0,2}/|~|[^@]*\.(whl|zip|tar\.\w+|tgz)\Z|\.\Z")
 
 
 @dataclass(slots=True)
-class Asked:
+class Requirements:
     """names: to look for, in the order given. requested: what is said of them. notes: not compared."""
 
     names: dict[str, str] = field(default_factory=dict)
@@ -72,9 +72,9 @@ class Asked:
         return None
 
 
-def asked(packages: str, requirements: Path | None = None) -> Asked:
+def read_requirements(packages: str, requirements: Path | None = None) -> Requirements:
     """What the two options ask for. Raises InputError, with file and line of each mistake."""
-    found = Asked()
+    found = Requirements()
     problems = []
     for text in split(packages):
         if re.search(r"[<>=!~;@\[( ]", text):
@@ -85,12 +85,12 @@ def asked(packages: str, requirements: Path | None = None) -> Asked:
             found.names.setdefault(canonicalize_name(text), text)
     if requirements is not None:
         problems += _Reader(found).read(requirements, ())
-    told = [one for one in problems if one]
+    mistakes = [one for one in problems if one]
     if len(found.names) > MAX_PACKAGES:
-        told.append(f"{len(found.names)} packages are asked for, {MAX_PACKAGES} are allowed")
-    if told:
-        more = [f"{len(told) - MAX_TOLD} more such lines"] if len(told) > MAX_TOLD else []
-        raise InputError("\n".join([*told[:MAX_TOLD], *more]))
+        mistakes.append(f"{len(found.names)} packages are asked for, {MAX_PACKAGES} are allowed")
+    if mistakes:
+        more = [f"{len(mistakes) - MAX_TOLD} more such lines"] if len(mistakes) > MAX_TOLD else []
+        raise InputError("\n".join([*mistakes[:MAX_TOLD], *more]))
     return found
 
 
@@ -109,14 +109,14 @@ def split(packages: str) -> list[str]:
 
 @dataclass(slots=True)
 class _Reader:
-    found: Asked
+    found: Requirements
     files: int = 0
     left: int = MAX_BYTES
 
     def read(self, path: Path, above: tuple[Path, ...], *, constraint: bool = False) -> list[str | None]:
         """The mistakes of a file and of those that it includes. Raises InputError for what cannot be read."""
-        shown = clean(str(path), 200)
-        where = f"{shown}, included by {clean(str(above[-1]), 200)}" if above else f"--requirements {shown}"
+        name = clean(str(path), 200)
+        where = f"{name}, included by {clean(str(above[-1]), 200)}" if above else f"--requirements {name}"
         self.files += 1
         if path.absolute() in (one.absolute() for one in above):
             raise InputError(f"{where}: includes itself; take one of the two lines out")
@@ -147,7 +147,7 @@ class _Reader:
             ].rstrip()  # behind it: --hash, --config-settings
             if requirement != line and "--hash" in line:
                 self._tell(f"{origin.partition(':')[0]}: hashes are not compared")
-            if _PLACE.match(requirement):
+            if _LOCATION.match(requirement):
                 self._tell(f"{origin}: a file or an address: it is not compared")
                 return ()
             return [self.found.take(requirement, origin, constraint=constraint)]
@@ -161,7 +161,7 @@ class _Reader:
         if option in ("-e", "--editable"):
             self._tell(f"{origin}: an editable folder or address: it is not compared")
             return ()
-        if _PLACE.match(value) and "://" in value:
+        if _LOCATION.match(value) and "://" in value:
             self._tell(f"{origin}: includes an address, which is not read")
             return ()
         return self.read(path.parent / value, above, constraint=option in ("-c", "--constraint"))
@@ -180,9 +180,9 @@ def lines(text: str) -> Iterator[tuple[int, str]]:
             first = first if parts else number
             parts.append(raw.strip("\\"))
             continue
-        whole = "".join([*parts, f" {raw}" if comment else raw])
+        joined = "".join([*parts, f" {raw}" if comment else raw])
         start, parts = (first if parts else number), []
-        if stripped := _COMMENT.sub("", whole).strip():
+        if stripped := _COMMENT.sub("", joined).strip():
             yield start, stripped
     if stripped := _COMMENT.sub("", "".join(parts)).strip():
         yield first, stripped

@@ -69,8 +69,8 @@ def plan_part(
 def _chosen(
     report: Report, every: Sequence[Check], checks: Sequence[str] | None, nodes: Sequence[str] | None
 ) -> tuple[str, ...]:
-    wanted = widened(report, every, checks, nodes)
-    chosen = tuple(c.id for c in every if wanted is None or c.id in wanted)
+    selected = widened(report, every, checks, nodes)
+    chosen = tuple(c.id for c in every if selected is None or c.id in selected)
     if not chosen:
         raise InputError("nothing is left to run: none of these checks is known here; see --checks-dir")
     return chosen
@@ -119,8 +119,8 @@ def widened(
     """
     if checks is None:
         return None
-    place = {node: i for i, node in enumerate(report.matrix.nodes)}
-    here = [place[n] for n in nodes or report.matrix.nodes if n in place]
+    position = {node: i for i, node in enumerate(report.matrix.nodes)}
+    here = [position[n] for n in nodes or report.matrix.nodes if n in position]
     rows = dict(zip(report.matrix.checks, report.matrix.cells, strict=True))
     by_id = {check.id: check for check in every}
 

@@ -51,7 +51,7 @@ class Plan:
     baseline: Baseline | None = None
     earlier: tuple[Report, ...] = ()
     suppressions: tuple[Suppression, ...] = ()
-    wanted: Expectations | None = None
+    expected: Expectations | None = None
     run: str = ""
     began: float | None = None
     waited_s: float = 0.0
@@ -79,7 +79,7 @@ class Plan:
             deadline_s=self.left_s,
             baseline=self.baseline,
             alone=self.request.via == FILED,
-            expected=self.wanted,
+            expected=self.expected,
         )
         return Scan(self.targets, self.checks, self.job, options, listener)
 
@@ -90,7 +90,7 @@ def prepare(
     known: Registry | None = None,
     judged: tuple[str, ...] | None = None,
     job: Job | None = None,
-    made: Callable[[Transport], None] = lambda transport: None,
+    on_transport: Callable[[Transport], None] = lambda transport: None,
 ) -> Plan:
     """Read hosts, checks and the job's environment, and make the transport. Raises InputError.
 
@@ -99,29 +99,29 @@ def prepare(
     """
     started = time.monotonic()
     known = known or registry.load(folders=request.checks_dir)
-    settings_file = settings.place(request)
-    own = settings.read(settings_file, known.checks.values())
-    request = replace(request, suppress=settings_file, expect=expected(request, own))
+    settings_file = settings.settings_path(request)
+    own_settings = settings.read(settings_file, known.checks.values())
+    request = replace(request, suppress=settings_file, expect=expect_file(request, own_settings))
     if request.save is not None:
         keep_apart([(f"--save {request.save}", request.save)], reads(request))
     checks = select(known, request)
     filed = filing.filed(request) if request.via == FILED else None
     transport = filed.transport if filed else make_transport(request)
-    made(transport)
-    inventory = filed.inventory if filed else listed(request, transport)
+    on_transport(transport)
+    inventory = filed.inventory if filed else inventory_of(request, transport)
     if judged is None and request.node:
         judged = restrict(inventory, request.node)
-    wanted = None
+    expectations = None
     if request.expect is not None:
-        wanted = expecting.read(request.expect, known.checks.values(), inventory.targets)
-        inventory = replace(inventory, notes=(*inventory.notes, *expecting.unused(wanted)))
+        expectations = expecting.read(request.expect, known.checks.values(), inventory.targets)
+        inventory = replace(inventory, notes=(*inventory.notes, *expecting.unused(expectations)))
     nodes = [target.id for target in inventory.targets]
     if job is None:
-        asked = packages.asked(request.packages, request.requirements)
+        requirements = packages.read_requirements(request.packages, request.requirements)
         tasks = filed.job if filed else {}
-        apart = jobenv.apart(tasks, request.environ) if request.env_file is None else ()
-        inventory = replace(inventory, notes=(*inventory.notes, *apart, *asked.notes))
-        job = jobenv.job(request, nodes, asked, tasks)
+        remarks = jobenv.environ_remarks(tasks, request.environ) if request.env_file is None else ()
+        inventory = replace(inventory, notes=(*inventory.notes, *remarks, *requirements.notes))
+        job = jobenv.job(request, nodes, requirements, tasks)
     if request.via == "slurm" and not job.session_limits:  # a replayed job has those of then
         job = replace(job, session_limits=jobenv.session_limits())
     return Plan(
@@ -134,8 +134,8 @@ def prepare(
         job=job,
         transport=transport,
         baseline=_baseline(request, nodes),
-        suppressions=own.suppressions,
-        wanted=wanted,
+        suppressions=own_settings.suppressions,
+        expected=expectations,
         run=filed.run if filed else "",
         began=filed.began if filed else None,
         waited_s=time.monotonic() - started,
@@ -143,11 +143,11 @@ def prepare(
     )
 
 
-def expected(request: ScanRequest, own: settings.Settings) -> Path | None:
+def expect_file(request: ScanRequest, own_settings: settings.Settings) -> Path | None:
     """The file with what is expected: the one that is asked for, else the one that netdoctor.toml names."""
     if request.expect is not None:
         return request.expect if request.expect.name else None
-    return own.expect
+    return own_settings.expect
 
 
 def reads(request: ScanRequest) -> list[tuple[str, Path]]:
@@ -161,10 +161,10 @@ def reads(request: ScanRequest) -> list[tuple[str, Path]]:
         if one.rule is FILE and not one.many and one.name != "save" and path is not None:
             found.append((f"{one.flag} {path}", path))
     found += [(f"--facts {word}", Path(word)) for word in request.facts if Path(word).is_file()]
-    if request.suppress is None and (beside := settings.place(request)) is not None:
-        found.append((str(beside), beside))
-    own = ((request.ssh_config, "~/.ssh/config"), (request.known_hosts, "~/.ssh/known_hosts"))
-    found += [(name, Path(os.path.expanduser(name))) for said, name in own if said is None]
+    if request.suppress is None and (settings_file := settings.settings_path(request)) is not None:
+        found.append((str(settings_file), settings_file))
+    defaults = ((request.ssh_config, "~/.ssh/config"), (request.known_hosts, "~/.ssh/known_hosts"))
+    found += [(name, Path(os.path.expanduser(name))) for option, name in defaults if option is None]
     return found
 
 
@@ -186,13 +186,13 @@ def select(known: Registry, request: ScanRequest) -> list[Check]:
 
 
 def _also(known: Registry, request: ScanRequest) -> tuple[str, ...]:
-    asked = (
+    by_option = (
         ("net.reach", request.reach),
         ("path.same", request.path),
         ("fs.shared", request.path or request.expect),
         ("fs.write", request.write_test),
     )
-    return (*request.also, *(check for check, said in asked if said and check in known.checks))
+    return (*request.also, *(check for check, value in by_option if value and check in known.checks))
 
 
 def part(
@@ -200,11 +200,11 @@ def part(
 ) -> Part | None:
     """How much of what the request's profile has `checks` on so many nodes are. more: as for `part_of`."""
     also = _also(known, request)
-    whole = registry.select(known.checks, Profile(request.profile), via=request.via, also=also)
-    return part_of(checks, [check.id for check in whole], nodes, listed, **more)
+    every = registry.select(known.checks, Profile(request.profile), via=request.via, also=also)
+    return part_of(checks, [check.id for check in every], nodes, listed, **more)
 
 
-def listed(request: ScanRequest, transport: Transport) -> Inventory:
+def inventory_of(request: ScanRequest, transport: Transport) -> Inventory:
     """The nodes, each with the interpreter that is used there. transport: of the request."""
     if request.local:
         if request.via != "ssh":
@@ -216,8 +216,8 @@ def listed(request: ScanRequest, transport: Transport) -> Inventory:
     elif request.targets is not None:
         source = str(request.source or "")
         inventory = Inventory(targets=request.targets, format="last", source=source)
-    elif not request.hosts and (named := via.nodes(request, transport)) is not None:
-        inventory = named
+    elif not request.hosts and (around := via.nodes(request, transport)) is not None:
+        inventory = around
     elif not request.hosts:
         raise InputError("no hosts: name a hosts file, hosts, or --last (see netdoctor scan -h)")
     else:
@@ -234,8 +234,8 @@ def _contacted(
     """All targets when a check compares nodes (its peers are needed), else only the judged ones."""
     if judged is None or any(check.scope == "cluster" for check in checks):
         return targets
-    wanted = set(judged)
-    return tuple(t for t in targets if t.id in wanted)
+    selected = set(judged)
+    return tuple(t for t in targets if t.id in selected)
 
 
 def _baseline(request: ScanRequest, nodes: Sequence[str]) -> Baseline | None:

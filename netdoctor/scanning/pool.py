@@ -46,7 +46,7 @@ BY_REPORT = "report"
 IN_FOLDERS = ".jsonl"
 # Of a node that the files name.
 SOURCE = "--facts"
-NAMED = 60
+FOLD_LIMIT = 60
 NOTES_AT_MOST = 10
 _MAGIC = re.compile(r"[*?\[]")
 
@@ -64,48 +64,42 @@ class _Host(msgspec.Struct):
     hostname: str = ""
 
 
-class _NetSaid(msgspec.Struct):
+class _NetAnswer(msgspec.Struct):
     value: _Net = msgspec.field(default_factory=_Net)
 
 
-class _HostSaid(msgspec.Struct):
+class _HostAnswer(msgspec.Struct):
     value: _Host = msgspec.field(default_factory=_Host)
 
 
 class _Names(msgspec.Struct):
     """Of a node's facts, what else it may be listed as."""
 
-    net: _NetSaid = msgspec.field(default_factory=_NetSaid)
-    host: _HostSaid = msgspec.field(default_factory=_HostSaid)
+    net: _NetAnswer = msgspec.field(default_factory=_NetAnswer)
+    host: _HostAnswer = msgspec.field(default_factory=_HostAnswer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """now: seconds since the epoch. max_age_s: older lines do not count. nodes: how many there have to be,
-    None for as many as the launcher counts. own: the task that judges, if it is one. job: the one to judge,
-    as its lines have it, or its number."""
+    """Which lines count."""
 
-    now: float
-    max_age_s: float = MAX_AGE_S
-    nodes: int | None = None
-    own: Task = field(default_factory=Task)
-    job: str | None = None
+    now: float  # seconds since the epoch
+    max_age_s: float = MAX_AGE_S  # older lines do not count
+    nodes: int | None = None  # how many there have to be; None for as many as the launcher counts
+    own_task: Task = field(default_factory=Task)  # the one that judges, if it is one
+    job: str | None = None  # the one to judge, as its lines have it, or its number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """What there is of each node. taken: by node id the line that counts, or one with a fault.
+    """What there is of each node."""
 
-    targets: in the order of ranks. job: MASTER_ADDR and MASTER_PORT as the tasks have them. notes: what was
-    left out, and what else a reader has to know. run: the job that is judged, empty where nothing names it.
-    began: when the oldest line that counts was written, in seconds since the epoch; None without one.
-    """
-
-    targets: tuple[Target, ...]
-    taken: Mapping[str, Written]
-    job: Mapping[str, str]
-    notes: tuple[str, ...]
-    run: str = ""
+    targets: tuple[Target, ...]  # in the order of ranks
+    lines: Mapping[str, Written]  # by node id, the line that counts, or one with a fault
+    job: Mapping[str, str]  # MASTER_ADDR and MASTER_PORT as the tasks have them
+    notes: tuple[str, ...]  # what was left out, and what else a reader has to know
+    run: str = ""  # the job that is judged, empty where nothing names it
+    # When the oldest line that counts was written, in seconds since the epoch; None without one.
     began: float | None = None
 
 
@@ -114,7 +108,7 @@ def read(words: Sequence[str], uid: int | None = None) -> Iterator[Written]:
 
     uid: whose files are taken beside our own.
     """
-    paths = list(dict.fromkeys(path for word in words for path in _named(word)))
+    paths = list(dict.fromkeys(path for word in words for path in _files_of(word)))
     if len(paths) > FILES_MAX:
         raise InputError(f"--facts: {len(paths)} files, {FILES_MAX} are read")
     left = BYTES_MAX
@@ -140,7 +134,7 @@ def _is_pattern(word: str) -> bool:
     return _MAGIC.search(word) is not None and not os.path.lexists(word)
 
 
-def _named(word: str) -> list[str]:
+def _files_of(word: str) -> list[str]:
     if os.path.isdir(word):
         try:
             with os.scandir(word) as entries:
@@ -164,10 +158,10 @@ def _named(word: str) -> list[str]:
 
 def _lines(path: str, uid: int | None) -> Iterator[tuple[Written, int]]:
     """Each line of facts in a file, and its size; one that says what is wrong where there is none."""
-    shown, node = clean(path, 200), _node_of(path)
+    name, node = clean(path, 200), _node_of(path)
 
     def fault(kind: Fault, detail: str) -> tuple[Written, int]:
-        return Written(place=shown, node=node, fault=kind, detail=detail), 0
+        return Written(position=name, node=node, fault=kind, detail=detail), 0
 
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -175,25 +169,25 @@ def _lines(path: str, uid: int | None) -> Iterator[tuple[Written, int]]:
         yield fault(Fault.UNREAD, getattr(error, "strerror", None) or str(error))
         return
     # Of the open file: the name may stand for another one a moment later.
-    about = os.fstat(descriptor)
-    if not stat.S_ISREG(about.st_mode):
+    info = os.fstat(descriptor)
+    if not stat.S_ISREG(info.st_mode):
         os.close(descriptor)
         yield fault(Fault.UNREAD, "it is no regular file")
         return
     with os.fdopen(descriptor, "rb") as file:
-        if (owner := foreign_owner(about.st_uid)) and about.st_uid != uid:
-            yield fault(Fault.STRANGER, f"it belongs to {owner}; --facts-uid {about.st_uid} takes it")
+        if (owner := foreign_owner(info.st_uid)) and info.st_uid != uid:
+            yield fault(Fault.FOREIGN, f"it belongs to {owner}; --facts-uid {info.st_uid} takes it")
             return
-        if about.st_mode & stat.S_IWOTH:
-            yield fault(Fault.STRANGER, f"everybody may write to it (mode {stat.S_IMODE(about.st_mode):o})")
+        if info.st_mode & stat.S_IWOTH:
+            yield fault(Fault.FOREIGN, f"everybody may write to it (mode {stat.S_IMODE(info.st_mode):o})")
             return
         number, some = 0, False
         try:
             if REPORT in file.peek(HEAD_BYTES)[:HEAD_BYTES]:
-                yield from _of_report(path, shown)
+                yield from _of_report(path, name)
                 return
-            for place, line in raw_lines(file, shown):
-                found, number = decode(line, place), number + 1
+            for position, line in raw_lines(file, name):
+                found, number = decode(line, position), number + 1
                 if found is not None:
                     some = True
                     # A line whose node cannot be told stands for the one that the file is called after.
@@ -201,14 +195,14 @@ def _lines(path: str, uid: int | None) -> Iterator[tuple[Written, int]]:
         except OSError as error:
             yield fault(Fault.UNREAD, error.strerror or str(error))
         except InputError as error:
-            yield fault(Fault.BROKEN, str(error).removeprefix(f"{shown}:"))
+            yield fault(Fault.BROKEN, str(error).removeprefix(f"{name}:"))
         else:
             if not some:
                 what = f"none of its {number} lines begins with {HEAD.decode()}1" if number else "it is empty"
                 yield fault(Fault.BROKEN, what)
 
 
-def _of_report(path: str, shown: str) -> Iterator[tuple[Written, int]]:
+def _of_report(path: str, name: str) -> Iterator[tuple[Written, int]]:
     """What each node of a saved report answered when it was asked, as a line. What was measured between them
     stays behind: they are among others now."""
     try:
@@ -217,25 +211,25 @@ def _of_report(path: str, shown: str) -> Iterator[tuple[Written, int]]:
         # Some of it was measured when that scan began, also where a part was looked at again later.
         began = datetime.fromisoformat(report.run.started).timestamp()
     except (InputError, ValueError, OverflowError) as error:
-        told = str(error).removeprefix(f"{path}: ")
-        yield Written(place=shown, node=_node_of(path), fault=Fault.BROKEN, detail=clean(told, 200)), 0
+        message = str(error).removeprefix(f"{path}: ")
+        yield Written(position=name, node=_node_of(path), fault=Fault.BROKEN, detail=clean(message, 200)), 0
         return
-    asked = [info.group for info in FACT_TYPES.values() if info.origin == "agent"]
+    groups = [info.group for info in FACT_TYPES.values() if info.origin == "agent"]
     for node in facts.get("node", {}):
-        there = {group: facts[group][node] for group in asked if node in facts.get(group, {})}
+        collected = {group: facts[group][node] for group in groups if node in facts.get(group, {})}
         line = Written(
-            place=shown,
+            position=name,
             node=node if host_of(node) else "",
             version=clean(report.tool.version, 40),
             written=began,
             task=Task(launcher=BY_REPORT),
-            facts=msgspec.json.encode(there),
+            facts=msgspec.json.encode(collected),
         )
         session = facts.get("session", {}).get(node)
         reached = isinstance(session, dict) and (session.get("value") or {}).get("outcome") == Login.OK
         if report.run.foreign is not None:
-            line = replace(line, fault=Fault.STRANGER, detail="it is a report of somebody else")
-        elif not reached or not there:
+            line = replace(line, fault=Fault.FOREIGN, detail="it is a report of somebody else")
+        elif not reached or not collected:
             line = replace(line, fault=Fault.UNREAD, detail="that scan did not reach it")
         yield line, len(line.facts)
 
@@ -247,58 +241,60 @@ def _node_of(path: str) -> str:
     return node_id(stem) if is_valid_host(stem) else ""
 
 
-def pooled(found: Iterable[Written], listed: Sequence[Target], rules: Rules) -> Pool:
+def pool_lines(found: Iterable[Written], listed: Sequence[Target], rules: Rules) -> Pool:
     """One line for each node. listed: the nodes that the user names, none where the files shall say which.
 
     Who is listed, or in the job's node list, or counted by its launcher, and wrote nothing that counts, is a
     node all the same: its line has a fault.
     """
-    lines = [_aged(line, rules) for line in found]
-    job = _job([line for line in lines if line.fault is None], rules)
-    lines = [_of_job(line, job) for line in lines]
+    lines = [_check_age(line, rules) for line in found]
+    job = _choose_job([line for line in lines if line.fault is None], rules)
+    lines = [_check_job(line, job) for line in lines]
     by_node: dict[str, list[Written]] = {}
     for number, line in enumerate(lines, 1):
         by_node.setdefault(line.node or f"unreadable{number}", []).append(line)
-    notes: list[str] = _beside(lines, job)
-    known = {node: _one(node, group, notes) for node, group in by_node.items()}
+    notes: list[str] = _other_jobs(lines, job)
+    known = {node: _choose_line(node, group, notes) for node, group in by_node.items()}
     good = {node: line for node, line in known.items() if line.fault is None}
-    expected = list(listed) or _in_job(good.values())
-    if listed or not _all_there(good.values()):
-        targets, taken = _expected(expected, known, notes, by_hand=bool(listed))
+    expected = list(listed) or _nodes_of_job(good.values())
+    if listed or not _is_complete(good.values()):
+        targets, chosen = _match_expected(expected, known, notes, by_hand=bool(listed))
     else:
-        targets, taken = [], dict(known)
+        targets, chosen = [], dict(known)
         # What is left of another job, or of yesterday, is nobody's whom this one is missing.
         for node in [n for n, line in known.items() if line.fault in (Fault.OLD, Fault.OTHER_JOB)]:
-            notes += _left_out(node, taken.pop(node))
-    own = sorted(taken.keys() - {target.id for target in targets}, key=lambda node: _order(node, taken[node]))
-    targets = [*targets, *(Target(id=node, host=host_of(node) or node, source=SOURCE) for node in own)]
+            notes += _left_out(node, chosen.pop(node))
+    unexpected = sorted(
+        chosen.keys() - {target.id for target in targets}, key=lambda node: _order(node, chosen[node])
+    )
+    targets = [*targets, *(Target(id=node, host=host_of(node) or node, source=SOURCE) for node in unexpected)]
     if not listed:
         known_so_far = len(targets)
-        absent = max(_uncounted(good.values(), known_so_far), (rules.nodes or 0) - known_so_far)
+        absent = max(_missing_nodes(good.values(), known_so_far), (rules.nodes or 0) - known_so_far)
         if known_so_far + absent > NODES_MAX:
             counted = max(good.values(), key=lambda line: max(_counts(line.task)), default=None)
-            says = f", as {counted.place} has it" if counted is not None else ""
+            says = f", as {counted.position} has it" if counted is not None else ""
             raise InputError(f"--facts: {known_so_far + absent} nodes{says}, {NODES_MAX} are judged")
-        names = (name for n in itertools.count(1) if (name := f"absent{n}") not in taken)
+        names = (name for n in itertools.count(1) if (name := f"absent{n}") not in chosen)
         for node in itertools.islice(names, max(0, absent)):
             targets.append(Target(id=node, host=node, source=SOURCE))
             detail = f"the job has {known_so_far + absent} nodes, and {known_so_far} are known by name"
-            taken[node] = Written(place=SOURCE, node=node, fault=Fault.ABSENT, detail=detail)
-    slots = {node: line.task.local_world for node, line in taken.items()}
+            chosen[node] = Written(position=SOURCE, node=node, fault=Fault.ABSENT, detail=detail)
+    slots = {node: line.task.local_world for node, line in chosen.items()}
     return Pool(
         targets=tuple(
             replace(target, order=order, slots=target.slots or slots.get(target.id))
             for order, target in enumerate(targets)
         ),
-        taken=taken,
-        job=_meeting(good.values(), notes),
-        notes=tuple(_told(notes, good)),
-        run=clean(job, NAMED),
-        began=min((line.written for line in taken.values() if line.fault is None), default=None),
+        lines=chosen,
+        job=_endpoint_of(good.values(), notes),
+        notes=tuple(_all_notes(notes, good)),
+        run=clean(job, FOLD_LIMIT),
+        began=min((line.written for line in chosen.values() if line.fault is None), default=None),
     )
 
 
-def _aged(line: Written, rules: Rules) -> Written:
+def _check_age(line: Written, rules: Rules) -> Written:
     age = rules.now - line.written
     if line.fault is not None or -AHEAD_S <= age <= rules.max_age_s:
         return line
@@ -315,59 +311,58 @@ def _span(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def _job(good: Sequence[Written], rules: Rules) -> str:
+def _choose_job(good: Sequence[Written], rules: Rules) -> str:
     """The job that is judged: the one that was named, our own where it wrote something, else that of the
     newest line. Raises InputError where nothing counts of the one that was named."""
     good = [line for line in good if line.task.launcher != BY_REPORT] or good
-    count = Counter(_run(line) for line in good)
+    count = Counter(_job_of(line) for line in good)
     if rules.job is not None:
         found = [job for job in count if rules.job in (job, job.rpartition(" ")[2])]
         if len(found) == 1:
             return found[0]
-        there = {name: [line for line in good if _run(line) == name] for name in count}
-        jobs = listing([_called(name, lines) for name, lines in there.items()], 8) or "none"
+        by_job = {name: [line for line in good if _job_of(line) == name] for name in count}
+        jobs = listing([_describe_job(name, lines) for name, lines in by_job.items()], 8) or "none"
         why = "several jobs are called so" if found else "no line that counts is of it"
-        raise InputError(f"--facts-job {clean(rules.job, NAMED)!r}: {why}; there are: {jobs}")
-    if rules.own.job and rules.own.job in count:
-        return rules.own.job
-    newest = {_run(line): line.written for line in sorted(good, key=lambda line: line.written)}
+        raise InputError(f"--facts-job {clean(rules.job, FOLD_LIMIT)!r}: {why}; there are: {jobs}")
+    if rules.own_task.job and rules.own_task.job in count:
+        return rules.own_task.job
+    newest = {_job_of(line): line.written for line in sorted(good, key=lambda line: line.written)}
     return max(count, key=lambda job: (newest[job], count[job]), default="")
 
 
-def _run(line: Written) -> str:
+def _job_of(line: Written) -> str:
     """The job of a line. A run of torchrun that nobody has named goes by the place where its agents meet."""
     if line.task.job or line.task.launcher != "torchrun":
         return line.task.job
     return ":".join(line.job[name] for name in MEETING if name in line.job)
 
 
-def _of_job(line: Written, job: str) -> Written:
-    if line.fault is not None or _run(line) == job or line.task.launcher == BY_REPORT:
+def _check_job(line: Written, job: str) -> Written:
+    if line.fault is not None or _job_of(line) == job or line.task.launcher == BY_REPORT:
         return line
-    its, ours = (clean(name, 60) or "a job without a name" for name in (_run(line), job))
+    its, ours = (clean(name, 60) or "a job without a name" for name in (_job_of(line), job))
     return replace(line, fault=Fault.OTHER_JOB, detail=f"it is of {its}, what is judged of {ours}")
 
 
-def _one(node: str, lines: Sequence[Written], notes: list[str]) -> Written:
+def _choose_line(node: str, lines: Sequence[Written], notes: list[str]) -> Written:
     """The line that counts of all that speak of one node. What is left out of them is noted."""
     good = sorted((line for line in lines if line.fault is None), key=lambda line: line.written)
     if not good:
-        newest = max(lines, key=lambda line: (line.written, line.place))
-        return newest
-    taken = good[-1]
+        return max(lines, key=lambda line: (line.written, line.position))
+    newest = good[-1]
     if len(good) > 1:
-        named = all(line.task.job for line in good)
+        all_have_jobs = all(line.task.job for line in good)
         machines = {_machine(line) for line in good}
-        if not named or len(machines) > 1 or "" in machines:
+        if not all_have_jobs or len(machines) > 1 or "" in machines:
             other = "and not all say of which machine" if "" in machines else "of different machines"
-            why = other if named else "and nothing says which holds"
-            places = listing(line.place for line in good)
-            return replace(taken, fault=Fault.TWICE, detail=f"{places} speak of it, {why}")
-        notes.append(f"{node} has several lines of one job: the newest, {taken.place}, is taken")
+            why = other if all_have_jobs else "and nothing says which holds"
+            positions = listing(line.position for line in good)
+            return replace(newest, fault=Fault.TWICE, detail=f"{positions} speak of it, {why}")
+        notes.append(f"{node} has several lines of one job: the newest, {newest.position}, is taken")
     for line in lines:
         if line.fault is not None:
             notes += _left_out(node, line)
-    return taken
+    return newest
 
 
 def _machine(line: Written) -> str:
@@ -382,33 +377,36 @@ def _machine(line: Written) -> str:
 
 def _left_out(node: str, line: Written) -> list[str]:
     """The note on a line that does not count. Those of other jobs have one for all: _beside()."""
-    return [f"left out: {line.place} of {node}: {line.detail}"] if line.fault is not Fault.OTHER_JOB else []
+    return (
+        [f"left out: {line.position} of {node}: {line.detail}"] if line.fault is not Fault.OTHER_JOB else []
+    )
 
 
-def _beside(lines: Sequence[Written], job: str) -> list[str]:
+def _other_jobs(lines: Sequence[Written], job: str) -> list[str]:
     """Which of several jobs is judged, and how to have another; nothing where there is one."""
     others: dict[str, list[Written]] = {}
     for line in lines:
         if line.fault is Fault.OTHER_JOB:
-            others.setdefault(_run(line), []).append(line)
+            others.setdefault(_job_of(line), []).append(line)
     if not others:
         return []
     newest = sorted(others, key=lambda name: max(line.written for line in others[name]), reverse=True)
-    ours = [line for line in lines if line.fault is None and _run(line) == job]
-    text = f"judged is {_called(job, ours)}; left out: {listing([_called(n, others[n]) for n in newest], 4)}"
-    name = clean(newest[0], NAMED)
+    ours = [line for line in lines if line.fault is None and _job_of(line) == job]
+    left_out = listing([_describe_job(name, others[name]) for name in newest], 4)
+    text = f"judged is {_describe_job(job, ours)}; left out: {left_out}"
+    name = clean(newest[0], FOLD_LIMIT)
     return [f"{text}; --facts-job {shlex.quote(name)} judges that instead" if name else text]
 
 
-def _called(job: str, lines: Sequence[Written]) -> str:
+def _describe_job(job: str, lines: Sequence[Written]) -> str:
     """``slurm 12 (3 lines, the last of 2026-11-22 08:01:12 UTC)``."""
     last = max((line.written for line in lines), default=0.0)
     when = datetime.fromtimestamp(last, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     many = f"{len(lines)} line{'s' * (len(lines) != 1)}"
-    return f"{clean(job, NAMED) or 'a job without a name'} ({many}, the last of {when})"
+    return f"{clean(job, FOLD_LIMIT) or 'a job without a name'} ({many}, the last of {when})"
 
 
-def _all_there(good: Iterable[Written]) -> bool:
+def _is_complete(good: Iterable[Written]) -> bool:
     """Whether those that wrote have all ranks: mpirun may have been told to take a part of the nodes."""
     tasks = [line.task for line in good]
     worlds = {task.world for task in tasks}
@@ -418,7 +416,7 @@ def _all_there(good: Iterable[Written]) -> bool:
     return sum(task.local_world or 0 for task in tasks) == max(world or 0 for world in worlds)
 
 
-def _in_job(good: Iterable[Written]) -> list[Target]:
+def _nodes_of_job(good: Iterable[Written]) -> list[Target]:
     """The nodes that the job's launcher names."""
     names: dict[str, None] = {}
     for text in dict.fromkeys(line.task.nodelist for line in good):
@@ -429,7 +427,7 @@ def _in_job(good: Iterable[Written]) -> list[Target]:
     return [Target(id=node_id(name), host=name, source=SOURCE) for name in names]
 
 
-def _expected(
+def _match_expected(
     expected: Sequence[Target], known: Mapping[str, Written], notes: list[str], *, by_hand: bool
 ) -> tuple[list[Target], dict[str, Written]]:
     """(who is expected, the line of each, and of those who wrote beside them unless hosts were listed)."""
@@ -439,47 +437,47 @@ def _expected(
         short.setdefault(_bare(node), []).append(node)
     called: dict[str, list[str]] = {}
     for node in sorted(known.keys() - names) if by_hand else ():
-        for other in _also_called(known[node]):
+        for other in _other_names(known[node]):
             called.setdefault(other, []).append(node)
-    taken: dict[str, Written] = {}
+    chosen: dict[str, Written] = {}
     used: set[str] = set()
     for target in expected:
         # gpu01 and gpu01.example.org are one, gpu01.a and gpu01.b are not.
-        alike = [n for n in short.get(_bare(target.host), []) if _bare(n) in (n, target.host)]
-        own = [n for n in (target.id, target.host) if n in known]
-        found = own[:1] or (alike if len(alike) == 1 else [])
-        line = Written(place=SOURCE, node=target.id, fault=Fault.ABSENT, detail=_asked(target))
+        same_host = [n for n in short.get(_bare(target.host), []) if _bare(n) in (n, target.host)]
+        exact = [n for n in (target.id, target.host) if n in known]
+        found = exact[:1] or (same_host if len(same_host) == 1 else [])
+        line = Written(position=SOURCE, node=target.id, fault=Fault.ABSENT, detail=_why_expected(target))
         if by_hand and not found:
             found = [node for node in called.get(target.host, ()) if node not in names]
             if len(found) > 1:  # as docker0 has on every node
                 several = (
-                    f"{fold(found, NAMED)} all say that they are {target.host}; list them by their names"
+                    f"{fold(found, FOLD_LIMIT)} all say that they are {target.host}; list them by their names"
                 )
                 found, line = [], replace(line, fault=Fault.TWICE, detail=several)
         if found and found[0] not in used:  # nobody speaks for two
             used.add(found[0])
             line = known[found[0]]
-        taken[target.id] = line
+        chosen[target.id] = line
     for name, line in known.items():
         if name in used:
             continue
         if by_hand:
-            notes.append(f"left out: {line.place} of {name}, which is not listed")
+            notes.append(f"left out: {line.position} of {name}, which is not listed")
         elif expected and line.fault is not None:
             notes += _left_out(name, line)
         else:
-            taken[name] = line
-    return list(expected), taken
+            chosen[name] = line
+    return list(expected), chosen
 
 
-def _also_called(line: Written) -> set[str]:
+def _other_names(line: Written) -> set[str]:
     """The addresses that a node's facts give its interfaces, and its host name."""
     try:
-        said = msgspec.json.decode(line.facts, type=_Names)
+        names = msgspec.json.decode(line.facts, type=_Names)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return set()
-    found = {one.address for one in said.net.value.addresses if one.scope == "global"}
-    return {name for name in (*found, said.host.value.hostname) if name}
+    found = {one.address for one in names.net.value.addresses if one.scope == "global"}
+    return {name for name in (*found, names.host.value.hostname) if name}
 
 
 def _bare(name: str) -> str:
@@ -487,22 +485,22 @@ def _bare(name: str) -> str:
     return name.partition(".")[0] if name[:1].isalpha() and ":" not in name else name
 
 
-def _asked(target: Target) -> str:
+def _why_expected(target: Target) -> str:
     line = f", line {target.line}" if target.line else ""
-    place = "the job's node list" if target.source == SOURCE else target.source or "the list of hosts"
-    return f"it stands in {place}{line}, and no file has facts of it"
+    source = "the job's node list" if target.source == SOURCE else target.source or "the list of hosts"
+    return f"it stands in {source}{line}, and no file has facts of it"
 
 
 def _order(node: str, line: Written) -> tuple[int, list[tuple[int, str]]]:
     """By rank; names without one by themselves, n2 before n10."""
     task = line.task
-    place = next((n for n in (task.node_rank, task.rank) if n is not None), 1 << 40)
-    return place, [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", node)]
+    rank = next((n for n in (task.node_rank, task.rank) if n is not None), 1 << 40)
+    return rank, [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", node)]
 
 
-def _uncounted(good: Collection[Written], known: int) -> int:
+def _missing_nodes(good: Collection[Written], known: int) -> int:
     """How many more nodes the job has than are known by name."""
-    if _all_there(good):
+    if _is_complete(good):
         return 0
     tasks = [line.task for line in good]
     # Runs without a name that nothing tells apart have each a rank 0, and so many nodes each.
@@ -520,28 +518,28 @@ def _counts(task: Task) -> tuple[int, ...]:
     return tuple(n or 0 for n in (task.nodes, task.node_rank, task.world))
 
 
-def _meeting(good: Iterable[Written], notes: list[str]) -> dict[str, str]:
+def _endpoint_of(good: Iterable[Written], notes: list[str]) -> dict[str, str]:
     """MASTER_ADDR and MASTER_PORT where all tasks that have one have the same."""
-    said: dict[str, dict[str, list[str]]] = {}
+    values_by_name: dict[str, dict[str, list[str]]] = {}
     for line in good:
         for name, value in line.job.items():
-            said.setdefault(name, {}).setdefault(value, []).append(line.node)
-    for name, values in said.items():
+            values_by_name.setdefault(name, {}).setdefault(value, []).append(line.node)
+    for name, values in values_by_name.items():
         if len(values) > 1:
-            parts = [f"{clean(value, 40)} on {fold(nodes, NAMED)}" for value, nodes in values.items()]
+            parts = [f"{clean(value, 40)} on {fold(nodes, FOLD_LIMIT)}" for value, nodes in values.items()]
             notes.append(f"tasks have different {name}: {listing(parts)}; none is taken")
-    return {name: next(iter(values)) for name, values in said.items() if len(values) == 1}
+    return {name: next(iter(values)) for name, values in values_by_name.items() if len(values) == 1}
 
 
-def _told(notes: Sequence[str], good: Mapping[str, Written]) -> list[str]:
+def _all_notes(notes: Sequence[str], good: Mapping[str, Written]) -> list[str]:
     others: dict[str, list[str]] = {}
     for node, line in good.items():
         if line.version != __version__:
             others.setdefault(line.version or "an unknown version", []).append(node)
-    told = [
-        f"facts of {fold(nodes, NAMED)} were written by netdoctor {version}, this is {__version__}: "
+    by_version = [
+        f"facts of {fold(nodes, FOLD_LIMIT)} were written by netdoctor {version}, this is {__version__}: "
         "what one of them does not know is unknown"
         for version, nodes in sorted(others.items())[:NOTES_AT_MOST]
     ]
     more = [f"{len(notes) - NOTES_AT_MOST} more lines were left out"] if len(notes) > NOTES_AT_MOST else []
-    return [*notes[:NOTES_AT_MOST], *more, *told]
+    return [*notes[:NOTES_AT_MOST], *more, *by_version]

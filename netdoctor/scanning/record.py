@@ -37,8 +37,8 @@ def keep_request(request: ScanRequest, targets: Sequence[Target]) -> dict[str, A
     targets: all that were listed, also those that this scan left alone.
     """
     values = {name: getattr(request, name) for name, option in OPTIONS.items() if not option.not_kept}
-    if request.usual is not None:
-        values |= request.usual._asdict()
+    if request.default_selection is not None:
+        values |= request.default_selection._asdict()
     options = {n: OPTIONS[n].to_report(value) for n, value in values.items() if value is not None}
     return {
         **recorded(request),
@@ -65,11 +65,11 @@ def load_own(path: Path) -> Report:
     return report
 
 
-def _refuse_foreign(report: Report, shown: Path) -> None:
+def _refuse_foreign(report: Report, source: Path) -> None:
     if report.run.foreign is not None:
         # It may name an ssh config, and with that programs to run.
-        whose = clean(report.run.foreign, 80)
-        raise InputError(f"{shown}: belongs to somebody else, {whose}; name the hosts instead")
+        owner = clean(report.run.foreign, 80)
+        raise InputError(f"{source}: belongs to somebody else, {owner}; name the hosts instead")
 
 
 def kept_request(report: Report, given: Mapping[str, Any], source: Path | None = None) -> ScanRequest:
@@ -79,27 +79,26 @@ def kept_request(report: Report, given: Mapping[str, Any], source: Path | None =
     the next time. source: the report's file. Raises InputError when the report does not say, or not what it
     may say.
     """
-    shown = source or Path("the report")
-    _refuse_foreign(report, shown)
+    file = source or Path("the report")
+    _refuse_foreign(report, file)
     try:
         targets = msgspec.convert(report.run.replay["targets"], type=tuple[Target, ...])
         options = {"fail_on": report.verdict.fail_on, **report.run.replay["options"]}
     except (KeyError, msgspec.ValidationError, TypeError) as error:
-        raise InputError(f"{shown}: does not say how it was made ({error}); name the hosts instead") from None
-    taken = _taken(targets, options, shown)
-    usual = Selection(**{name: taken[name] for name in Selection._fields if name in taken})
+        raise InputError(f"{file}: does not say how it was made ({error}); name the hosts instead") from None
+    checked = _check_options(targets, options, file)
+    selection = Selection(**{name: checked[name] for name in Selection._fields if name in checked})
     if "only" in given:
-        taken.pop("skip", None)  # who names a check asks for it
+        checked.pop("skip", None)  # who names a check asks for it
     remarks: tuple[str, ...] = ()
-    if "suppress" not in given and "suppress" in taken and not taken["suppress"].is_file():
-        gone = clean(str(taken.pop("suppress")), 200)
-        remarks = (f"{gone} cannot be found any more: what it accepted counts again",)
-    return ScanRequest(
-        **{"remarks": remarks, **taken, **given, "targets": targets, "source": source, "usual": usual}
-    )
+    if "suppress" not in given and "suppress" in checked and not checked["suppress"].is_file():
+        missing = clean(str(checked.pop("suppress")), 200)
+        remarks = (f"{missing} cannot be found any more: what it accepted counts again",)
+    fixed = {"targets": targets, "source": source, "default_selection": selection}
+    return ScanRequest(**{"remarks": remarks, **checked, **given, **fixed})
 
 
-def _taken(targets: Sequence[Target], options: Mapping[str, Any], source: Path) -> dict[str, Any]:
+def _check_options(targets: Sequence[Target], options: Mapping[str, Any], source: Path) -> dict[str, Any]:
     """The options, where they keep the rules for hosts files and command lines. Raises InputError."""
 
     def refuse(what: str, why: object) -> NoReturn:
@@ -145,7 +144,7 @@ def facts_of(report: Report) -> Store:
     listed = {name: node for name, node in facts.node.get("node", {}).items() if _is_id(name)}
     for name, node in listed.items():
         if isinstance(node, Node):
-            listed[name] = replace(node, id=name, host=_kept(node.host) or _bare(name) or name)
+            listed[name] = replace(node, id=name, host=_valid_host(node.host) or _bare(name) or name)
     facts.node["node"] = listed
     sessions = facts.node.get("session", {})
     for node, session in sessions.items():
@@ -153,14 +152,14 @@ def facts_of(report: Report) -> Store:
             sessions[node] = replace(
                 session,
                 user=session.user if is_valid_user(session.user) else "",
-                address=_kept(session.address),
-                known_as=session.known_as if _kept(_bare(session.known_as)) else None,
+                address=_valid_host(session.address),
+                known_as=session.known_as if _valid_host(_bare(session.known_as)) else None,
                 port=session.port if is_valid_port(session.port) else 22,
             )
     return facts
 
 
-def _kept(host: str | None) -> str | None:
+def _valid_host(host: str | None) -> str | None:
     return host if host is not None and is_valid_host(host) else None
 
 

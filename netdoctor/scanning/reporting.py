@@ -31,8 +31,8 @@ from netdoctor.store import Store
 
 SETTINGS = "ssh: "
 _DEFAULTS = ScanRequest()
-WHOSE = {"slurm": "slurm: ", MEET: "meet: "}
-TAKEN = "taken from this shell for the job: "
+REMARK_PREFIXES = {"slurm": "slurm: ", MEET: "meet: "}
+FROM_SHELL = "taken from this shell for the job: "
 TAKEN_AT_MOST = 12
 # With StrictHostKeyChecking off there is one about every host.
 REMARKS_AT_MOST = 10
@@ -140,49 +140,49 @@ def _notes(plan: Plan, outcome: Outcome) -> list[Note]:
         for p in plan.known.plugins
         if p.error
     ]
-    notes += [*_taken(plan.job), *_pythons(plan, outcome), *usual_hardware(outcome.store)]
-    notes += told(plan.transport.notes, WHOSE.get(plan.request.via, SETTINGS))
-    if outcome.judgement.tracebacks and (place := _keep_tracebacks(outcome.judgement.tracebacks)):
-        notes.append(Note(level="warn", text=f"part of netdoctor itself crashed; tracebacks: {place}"))
+    notes += [*_from_shell(plan.job), *_pythons(plan, outcome), *hardware_remarks(outcome.store)]
+    notes += remark_notes(plan.transport.notes, REMARK_PREFIXES.get(plan.request.via, SETTINGS))
+    if outcome.judgement.tracebacks and (path := _keep_tracebacks(outcome.judgement.tracebacks)):
+        notes.append(Note(level="warn", text=f"part of netdoctor itself crashed; tracebacks: {path}"))
     return notes
 
 
-def usual_hardware(store: Store) -> list[Note]:
+def hardware_remarks(store: Store) -> list[Note]:
     """What all nodes have less of than systems of their kind normally do."""
-    wanted = store.cluster_fact("wanted")
+    expected = store.cluster_fact("wanted")
     found = profiles.remarks(
         store.present("gpu", store.node.get("gpu", ())),
         store.present("rdma", store.node.get("rdma", ())),
         store.present("host", store.node.get("host", ())),
-        None if isinstance(wanted, Missing) else wanted,
+        None if isinstance(expected, Missing) else expected,
     )
     return [Note(level="info", text=text) for text in found]
 
 
-def _taken(job: Job) -> list[Note]:
+def _from_shell(job: Job) -> list[Note]:
     """Which variables are the job's only because this shell has them. Not where to look for a Python."""
-    taken = [n for n, where in sorted(job.env_from.items()) if where == CALLING and n not in PYTHON_PLACES]
-    more = f" and {len(taken) - TAKEN_AT_MOST} more" if len(taken) > TAKEN_AT_MOST else ""
-    text = f"{TAKEN}{', '.join(taken[:TAKEN_AT_MOST])}{more}"
-    return [Note(level="info", text=text)] if taken else []
+    names = [n for n, where in sorted(job.env_from.items()) if where == CALLING and n not in PYTHON_PLACES]
+    more = f" and {len(names) - TAKEN_AT_MOST} more" if len(names) > TAKEN_AT_MOST else ""
+    text = f"{FROM_SHELL}{', '.join(names[:TAKEN_AT_MOST])}{more}"
+    return [Note(level="info", text=text)] if names else []
 
 
 def _pythons(plan: Plan, outcome: Outcome) -> list[Note]:
     """Which interpreters were taken where that was left to us."""
     asking = [target.id for target in plan.targets if target.python == AUTO]
     found = outcome.store.present("software", asking)
-    taken: dict[str, list[str]] = {}
+    by_path: dict[str, list[str]] = {}
     for node, software in found.items():
-        taken.setdefault(f"{software.executable}{'' if software.torch else ' (no torch)'}", []).append(node)
-    parts = [f"{path} on {fold(nodes, 60)}" if len(taken) > 1 else path for path, nodes in taken.items()]
+        by_path.setdefault(f"{software.executable}{'' if software.torch else ' (no torch)'}", []).append(node)
+    parts = [f"{path} on {fold(nodes, 60)}" if len(by_path) > 1 else path for path, nodes in by_path.items()]
     return [Note(level="info", text=f"--python auto took {', '.join(parts)}")] if parts else []
 
 
-def told(remarks: Sequence[str], whose: str = SETTINGS) -> list[Note]:
+def remark_notes(remarks: Sequence[str], prefix: str = SETTINGS) -> list[Note]:
     """What the transport has to say about the user's settings, or of its nodes, as notes."""
-    texts = [f"{whose}{remark}" for remark in remarks[:REMARKS_AT_MOST]]
+    texts = [f"{prefix}{remark}" for remark in remarks[:REMARKS_AT_MOST]]
     if len(remarks) > REMARKS_AT_MOST:
-        texts.append(f"{whose}{len(remarks) - REMARKS_AT_MOST} more remarks like these")
+        texts.append(f"{prefix}{len(remarks) - REMARKS_AT_MOST} more remarks like these")
     return [Note(level="warn", text=text) for text in texts]
 
 
@@ -223,8 +223,8 @@ def ssh_argv(request: ScanRequest) -> tuple[str, ...]:
 def ssh_command(request: ScanRequest) -> str:
     """The client with all of its options, for a node that has no user or port of its own."""
     pairs = (("-l", request.ssh_user), ("-p", request.ssh_port))
-    own = [word for flag, value in pairs if value is not None for word in (flag, str(value))]
-    return shlex.join([*ssh_argv(request), *own])
+    for_all = [word for flag, value in pairs if value is not None for word in (flag, str(value))]
+    return shlex.join([*ssh_argv(request), *for_all])
 
 
 def destination(target: Target, request: ScanRequest) -> tuple[str, ...]:

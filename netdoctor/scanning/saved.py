@@ -23,16 +23,16 @@ from netdoctor.report import LAST, baseline, baselines
 from netdoctor.report.foreign import disowned
 from netdoctor.report.model import Report
 from netdoctor.scanning import expecting, settings
-from netdoctor.scanning.merging import RERUN, kept, not_judged
+from netdoctor.scanning.merging import RERUN, not_judged, notes_with
 from netdoctor.scanning.plan import part, select
 from netdoctor.scanning.record import facts_of, kept_request
 from netdoctor.scanning.reporting import (
+    FROM_SHELL,
     SETTINGS,
-    TAKEN,
+    hardware_remarks,
     remote,
     repeated,
     ssh_command,
-    usual_hardware,
 )
 from netdoctor.store import Store
 
@@ -59,13 +59,13 @@ def judge_saved(report: Report, given: Mapping[str, Any], source: Path) -> Repor
         judged = restrict(inventory, given["node"])
     else:
         judged = tuple(node for node in report.matrix.nodes if node in listed) or tuple(listed)
-    settings_file = settings.place(request) if request.suppress is not None else None
+    settings_file = settings.settings_path(request) if request.suppress is not None else None
     suppressions = settings.read(settings_file, known.checks.values()).suppressions
     _say_of_job(facts, report, given, source)
     if "expect" in given:  # else what was expected then, which is among the facts
         path = given["expect"]
-        wanted = expecting.read(path, known.checks.values(), targets) if path.name else Expectations()
-        facts.cluster["wanted"] = wanted
+        expected = expecting.read(path, known.checks.values(), targets) if path.name else Expectations()
+        facts.cluster["wanted"] = expected
     if "baseline" in given:
         rates = baseline.read(given["baseline"], list(listed))
         if rates is not None:
@@ -89,9 +89,9 @@ def judge_saved(report: Report, given: Mapping[str, Any], source: Path) -> Repor
         root_here=os.geteuid() == 0,
         version=__version__,
         notes=(
-            *(n for prefix in (TAKEN, SETTINGS, RERUN) for n in kept(report, prefix)),
+            *(n for prefix in (FROM_SHELL, SETTINGS, RERUN) for n in notes_with(report, prefix)),
             *not_judged(report, known),
-            *usual_hardware(facts),
+            *hardware_remarks(facts),
         ),
         verify_prefix=("netdoctor", "scan", "--facts", str(source), *repeated_now(request, given)),
         interrupted_code=3,  # that scan was interrupted, this command was not: undecided
@@ -118,14 +118,14 @@ def _say_of_job(facts: Store, report: Report, given: Mapping[str, Any], source: 
                 "again, or leave it out"
             )
     job = facts.cluster_fact("job")
-    said = {name: given[name] for name in JUDGED_BY if name in given}
-    if not isinstance(job, Job) or all(getattr(job, name) == value for name, value in said.items()):
+    options = {name: given[name] for name in JUDGED_BY if name in given}
+    if not isinstance(job, Job) or all(getattr(job, name) == value for name, value in options.items()):
         return
-    facts.cluster["job"] = replace(job, **said)
+    facts.cluster["job"] = replace(job, **options)
     for name in ("launcher", "image"):
-        if name in said and said[name] != getattr(job, name):
+        if name in options and options[name] != getattr(job, name):
             # What a launcher needs, and whether an image is there, nodes are asked for by name.
-            text = f"that scan was not asked about {OPTIONS[name].flag} {said[name]}; scan again"
+            text = f"that scan was not asked about {OPTIONS[name].flag} {options[name]}; scan again"
             facts.node["launch"] = dict.fromkeys(facts.node.get("node", {}), Missing(Why.FAILED, text))
 
 
@@ -134,17 +134,17 @@ def _as_made(report: Report, given: Mapping[str, Any], source: Path) -> ScanRequ
     run = report.run
     if run.profile not in list(Profile):
         raise InputError(f"{source}: no profile is called {run.profile!r}")
-    made = {
+    fields = {
         "profile": run.profile,
         "only": () if run.selected == ("*",) else run.selected,
         "skip": () if "only" in given else run.skipped,
         **given,
     }
     try:
-        return kept_request(report, made, source)
+        return kept_request(report, fields, source)
     except InputError:
         # Facts are facts. Only the commands that are printed do not know how to log in.
-        return ScanRequest(**{"fail_on": report.verdict.fail_on, **made, "source": source})
+        return ScanRequest(**{"fail_on": report.verdict.fail_on, **fields, "source": source})
 
 
 def _judged_then(

@@ -14,7 +14,7 @@ from netdoctor.errors import InputError
 from netdoctor.inventory.nodeset import expand
 from netdoctor.inventory.reading import file_exists
 from netdoctor.options import OPTIONS, ScanRequest
-from netdoctor.scanning.tomlfile import load, meant, shown
+from netdoctor.scanning.tomlfile import hint_for, load, quoted
 from netdoctor.text import clean
 
 NAME = "netdoctor.toml"
@@ -25,7 +25,7 @@ _KEYS = ("check", "cause", "nodes", "reason", "until")
 _HEADER = re.compile(r"\s*\[\[\s*suppress\s*\]\]")
 
 
-def place(request: ScanRequest) -> Path | None:
+def settings_path(request: ScanRequest) -> Path | None:
     """The settings of a request: those it names, or those beside its hosts files, or here; None for none."""
     if request.suppress is not None:
         return request.suppress if request.suppress.name else None
@@ -63,7 +63,7 @@ class _Reader:
     def read(self, tables: dict[str, Any]) -> Settings:
         for key in tables:
             if key not in _TABLES:
-                self.say(self.line_of(key, 0), f"nobody knows {shown(key)}{meant(key, _TABLES)}")
+                self.say(self.line_of(key, 0), f"nobody knows {quoted(key)}{hint_for(key, _TABLES)}")
         listed = tables.get("suppress", [])
         if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
             self.say(self.line_of("suppress", 0), "write each as a table of its own: [[suppress]]")
@@ -85,12 +85,12 @@ class _Reader:
         before = len(self.wrong)
         for key in one:
             if key not in _KEYS:
-                self.say(self.line_of(key, start), f"nobody knows {shown(key)}{meant(key, _KEYS)}")
+                self.say(self.line_of(key, start), f"nobody knows {quoted(key)}{hint_for(key, _KEYS)}")
         checks = self.strings(one, "check", start)
         for pattern in checks:
             if not any(matches(check, (pattern,)) for check in self.ids):
-                hint = meant(pattern, self.ids)
-                self.say(self.line_of("check", start), f"no check is called {shown(pattern)}{hint}")
+                hint = hint_for(pattern, self.ids)
+                self.say(self.line_of("check", start), f"no check is called {quoted(pattern)}{hint}")
         cause, reason = self.string(one, "cause", start), self.string(one, "reason", start)
         if not checks and not cause and "check" not in one:
             self.say(start, 'say what is accepted: check = "gpu.ecc", or cause = the key of one in JSON')
@@ -144,9 +144,9 @@ class _Reader:
 
     def line_of(self, key: str, start: int) -> int:
         """Where a key of the table that begins in this line stands, else where the table does."""
-        wanted = re.compile(rf"""\s*[\["']*\s*{re.escape(key)}\s*["'\]]*\s*(=|\.|\Z|#)""")
+        pattern = re.compile(rf"""\s*[\["']*\s*{re.escape(key)}\s*["'\]]*\s*(=|\.|\Z|#)""")
         for number, line in self.table(start):
-            if wanted.match(line):
+            if pattern.match(line):
                 return number
         return max(start, 1)
 

@@ -29,12 +29,12 @@ def load(path: Path) -> tuple[dict[str, Any], list[str]]:
         raise InputError(f"{path}: {clean(str(error), 200)}") from None
 
 
-def shown(word: str) -> str:
+def quoted(word: str) -> str:
     """A word of the file, for a message about it."""
     return repr(clean(word, 60))
 
 
-def meant(key: str, known: Sequence[str]) -> str:
+def hint_for(key: str, known: Sequence[str]) -> str:
     """What may have been meant by a word that nobody knows, as the end of a message."""
     close = difflib.get_close_matches(key.lower(), known, n=1, cutoff=0.5)
     if close:

@@ -53,14 +53,14 @@ def nodes(request: ScanRequest, transport: Transport) -> Inventory | None:
             return transport.inventory()
     if request.via != "slurm":
         return None
-    named = surroundings.slurm_nodes(request.environ)
-    if not named and request.partition:
+    names = surroundings.slurm_nodes(request.environ)
+    if not names and request.partition:
         from netdoctor.transport.tasks.slurm import partition
 
-        named = partition(request.partition, request.environ)
-    if not named:
+        names = partition(request.partition, request.environ)
+    if not names:
         raise InputError("--via slurm outside of an allocation: name the nodes, or --partition")
-    found = load([f"{named},"], environ=request.environ, format="auto")
+    found = load([f"{names},"], environ=request.environ, format="auto")
     return replace(
         found, source=f"partition {request.partition}" if request.partition else "Slurm's allocation"
     )

@@ -21,7 +21,7 @@ from netdoctor.transport.local import LocalTransport
 
 def collected(
     node: str,
-    own: Task,
+    task: Task,
     request: ScanRequest,
 ) -> tuple[bytes, bool]:
     """(the line, whether anything was found out). Raises InputError."""
@@ -31,23 +31,23 @@ def collected(
     known = registry.load(folders=request.checks_dir)
     checks = registry.select(known.checks, profile)
     needed = {p.info.group for check in checks for p in check.needs} | {"host"}
-    job = jobenv.job(request, [node], packages.asked(request.packages, request.requirements))
+    job = jobenv.job(request, [node], packages.read_requirements(request.packages, request.requirements))
     here = Target(id=node, host=node, python=request.python)
-    asked = first_groups(needed, _in_job(own, here), job, profile)
+    groups = first_groups(needed, _in_job(task, here), job, profile)
     transport = LocalTransport(Limits(node_budget_s=request.timeout))
-    question = Request(op="facts", args={"groups": asked}, timeout_s=request.timeout)
-    session, facts = _asked(transport, here, question, needed)
+    question = Request(op="facts", args={"groups": groups}, timeout_s=request.timeout)
+    session, facts = _ask_agent(transport, here, question, needed)
     if facts is None:  # what there is to say goes to whoever judges
         why = {"why": "failed", "detail": f"netdoctor facts found nothing out: {session['detail']}"}
-        facts = {group: {"missing": why} for group in asked}
+        facts = {group: {"missing": why} for group in groups}
         found = False
     else:
         found = True
     line = factfile.encode(
         node,
         version=__version__,
-        taken=now(),
-        task=own,
+        collected_at=now(),
+        task=task,
         job=job.env,
         session={"interpreter": session["interpreter"], "python": session["python"]},
         facts=facts,
@@ -55,7 +55,7 @@ def collected(
     return line, found
 
 
-def _asked(
+def _ask_agent(
     transport: LocalTransport, here: Target, request: Request, needed: set[str]
 ) -> tuple[dict[str, str], dict[str, Any] | None]:
     """(how the agent started, what it answered or None)."""
@@ -71,14 +71,14 @@ def _asked(
                 detail = event.missing.detail
     finally:
         transport.close()
-    told = {"interpreter": session.interpreter, "python": session.python_version or "", "detail": detail}
-    return told, result
+    started = {"interpreter": session.interpreter, "python": session.python_version or "", "detail": detail}
+    return started, result
 
 
-def _in_job(own: Task, here: Target) -> list[Target]:
+def _in_job(task: Task, here: Target) -> list[Target]:
     """The job's nodes, which this one looks up as the job will; itself where nobody names them."""
     try:
-        names = expand(own.nodelist) if own.nodelist else []
+        names = expand(task.nodelist) if task.nodelist else []
     except InventoryError:
         names = []
     return [Target(id=name, host=name) for name in names] or [here]

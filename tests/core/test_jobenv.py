@@ -21,7 +21,7 @@ def job(tmp_path: Path, text: str | bytes | None = None, port: int | None = None
         path = tmp_path / "train.env"
         path.write_bytes(text.encode() if isinstance(text, str) else text)
     request = ScanRequest(env_file=path, environ=environ, master_port=port)
-    return jobenv.job(request, ["n1", "n2"], packages.asked("torch"))
+    return jobenv.job(request, ["n1", "n2"], packages.read_requirements("torch"))
 
 
 def test_nothing_said(tmp_path: Path) -> None:

@@ -8,12 +8,12 @@ import pytest
 
 from netdoctor.errors import InputError
 from netdoctor.facts.software import Requested
-from netdoctor.scanning.packages import MAX_DEPTH, MAX_PACKAGES, Asked, asked, lines, split
+from netdoctor.scanning.packages import MAX_DEPTH, MAX_PACKAGES, Requirements, lines, read_requirements, split
 
 
-def read(folder: Path, text: str, name: str = "reqs.txt", packages: str = "") -> Asked:
+def read(folder: Path, text: str, name: str = "reqs.txt", packages: str = "") -> Requirements:
     (folder / name).write_text(text, "utf-8")
-    return asked(packages, folder / name)
+    return read_requirements(packages, folder / name)
 
 
 def test_packages_are_split_between_packages_only() -> None:
@@ -28,7 +28,7 @@ def test_packages_are_split_between_packages_only() -> None:
 
 
 def test_names_alone_ask_for_nothing_but_to_be_equal() -> None:
-    found = asked("Torch,vllm >= 0.8,torch==2.6.0")
+    found = read_requirements("Torch,vllm >= 0.8,torch==2.6.0")
     assert found.packages == ("Torch", "vllm")
     assert found.requested == [
         Requested(name="vllm", specifier=">=0.8"),
@@ -93,14 +93,14 @@ def test_includes_are_bounded(tmp_path: Path) -> None:
     for i in range(MAX_DEPTH + 2):
         (tmp_path / f"r{i}.txt").write_text(f"-r r{i + 1}.txt\n")
     with pytest.raises(InputError, match="10 deep"):
-        asked("", tmp_path / "r0.txt")
+        read_requirements("", tmp_path / "r0.txt")
     (tmp_path / "wide.txt").write_text("".join(f"-r w{i}.txt\n" for i in range(60)))
     for i in range(60):
         (tmp_path / f"w{i}.txt").write_text("x\n")
     with pytest.raises(InputError, match="50 files"):
-        asked("", tmp_path / "wide.txt")
+        read_requirements("", tmp_path / "wide.txt")
     with pytest.raises(InputError, match="--requirements"):
-        asked("", tmp_path / "fifo") if not os.mkfifo(tmp_path / "fifo") else None
+        read_requirements("", tmp_path / "fifo") if not os.mkfifo(tmp_path / "fifo") else None
 
 
 def test_lines_are_those_of_pip() -> None:

@@ -51,7 +51,7 @@ def line(i: int, age_s: float = 1.0, facts: dict[str, Any] | None = None, **chan
     session = {"interpreter": "/usr/bin/python3", "python": "3.12.1"}
     found = answers()[NODES[i]] if facts is None else facts
     return encode(
-        NODES[i], version=__version__, taken=taken, task=own, job={}, session=session, facts=found
+        NODES[i], version=__version__, collected_at=taken, task=own, job={}, session=session, facts=found
     )  # fmt: skip
 
 

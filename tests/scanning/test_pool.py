@@ -24,7 +24,7 @@ from netdoctor.report.save import load, save
 from netdoctor.scanning import ScanRequest, assemble, kept_request, prepare
 from netdoctor.scanning.factfile import Fault, Written, decode, encode
 from netdoctor.scanning.gate import not_ours_now
-from netdoctor.scanning.pool import Pool, Rules, pooled, read
+from netdoctor.scanning.pool import Pool, Rules, pool_lines, read
 from tests import clusters
 from tests.counting import steps
 
@@ -55,13 +55,13 @@ def put(
     """These lines, judged by who is told of these nodes."""
     found = [one for n, text in enumerate(lines) if (one := decode(text, f"f{n}:1")) is not None]
     targets = [Target(id=name, host=name, source="hosts.txt") for name in listed.split()]
-    return pooled(found, targets, Rules(now=NOW, nodes=nodes, own=own or Task(), job=job))
+    return pool_lines(found, targets, Rules(now=NOW, nodes=nodes, own_task=own or Task(), job=job))
 
 
 def said(pool: Pool) -> dict[str, str]:
     """Every node with what is wrong with its line; empty where it counts."""
-    assert {target.id for target in pool.targets} == set(pool.taken)
-    return {t.id.removeprefix("gpu0000"): str(pool.taken[t.id].fault or "") for t in pool.targets}
+    assert {target.id for target in pool.targets} == set(pool.lines)
+    return {t.id.removeprefix("gpu0000"): str(pool.lines[t.id].fault or "") for t in pool.targets}
 
 
 GOOD = {"0": "", "1": "", "2": ""}
@@ -152,7 +152,7 @@ def test_hosts_that_are_listed_by_address_or_another_name_are_found_by_their_fac
     assert said(pool) == {
         "10.0.0.0": "", "10.0.0.1": "twice", "172.17.0.1": "twice", "127.0.0.1": "absent", "rack1": "",
     }  # fmt: skip
-    assert pool.taken["10.0.0.1"].detail == (
+    assert pool.lines["10.0.0.1"].detail == (
         "gpu[00001-00002] all say that they are 10.0.0.1; list them by their names"
     )
     # Nobody speaks for two, and what cannot be read speaks for nobody.
@@ -237,7 +237,7 @@ def test_names_that_are_none_are_nobodys() -> None:
         found = decode(text, "f:1")
         assert found is not None
         assert (found.node, found.fault) == ("", Fault.BROKEN)
-        both = pooled([found, found], [], Rules(now=NOW))
+        both = pool_lines([found, found], [], Rules(now=NOW))
         assert said(both) == {"unreadable1": "broken", "unreadable2": "broken"}
 
 
@@ -261,7 +261,7 @@ def test_a_node_whose_name_stands_for_something_else_is_told_apart(name: str, tm
     job = replace(SLURM, nodelist=f"{name},gpu00001", nodes=2)
     pool = put(line(name, own=job), line(1, own=job))
     assert [(t.id, t.host) for t in pool.targets] == [(f"{name}:22", name), ("gpu00001", "gpu00001")]
-    assert not any(one.fault for one in pool.taken.values())
+    assert not any(one.fault for one in pool.lines.values())
     assert said(put(line(1, own=job))) == {f"{name}:22": "absent", "1": ""}
     assert [(t.id, t.host) for t in put(line(name, own=ALONE)).targets] == [(f"{name}:22", name)]
     # Its file cannot be read, and its report can be merged and asked for again.
@@ -295,9 +295,9 @@ def test_files_are_looked_at_before_they_are_believed(tmp_path: Path) -> None:
     else:
         places["foreign"].unlink()
     found = {one.node: (one.fault, one.detail) for one in written(tmp_path, 2)}
-    assert found.pop("foreign", (Fault.STRANGER, ""))[0] == Fault.STRANGER
+    assert found.pop("foreign", (Fault.FOREIGN, ""))[0] == Fault.FOREIGN
     assert {node: fault for node, (fault, _) in found.items()} == {
-        "gpu00000": None, "gpu00001": None, "open": Fault.STRANGER, "empty": Fault.BROKEN,
+        "gpu00000": None, "gpu00001": None, "open": Fault.FOREIGN, "empty": Fault.BROKEN,
         "noise": Fault.BROKEN, "pipe": Fault.UNREAD, "gone": Fault.UNREAD,
         "folder": Fault.UNREAD, "io": Fault.UNREAD,
     }  # fmt: skip
@@ -491,7 +491,7 @@ def test_merging_grows_with_the_lines_and_no_faster() -> None:
         found = [one for text in lines if (one := decode(text, "f:1"))]
         hosts = [Target(id=f"{clusters.name(i)}.org", host=f"{clusters.name(i)}.org") for i in range(count)]
         rules = Rules(now=NOW)
-        return steps(lambda: pooled(found, hosts if listed else [], rules))
+        return steps(lambda: pool_lines(found, hosts if listed else [], rules))
 
     for listed in (False, True):
         work(2, listed=listed)  # what is worked out once

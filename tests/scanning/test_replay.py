@@ -148,7 +148,7 @@ def test_each_part_of_a_selection_is_replaced_by_itself(given: dict[str, Any], t
     """But for --skip of then: who names a check asks for it."""
     again = kept_request(made_by(ScanRequest(only=("net.*",), skip=("net.loss",), node="n1")), given)
     assert Selection(again.only, again.skip, again.node) == then
-    assert again.usual == Selection(("net.*",), ("net.loss",), "n1")
+    assert again.default_selection == Selection(("net.*",), ("net.loss",), "n1")
 
 
 def test_bounds_said_now_stay() -> None:

@@ -71,7 +71,7 @@ def spoken(one: socket.socket) -> None:
 def attended(node: str, port: int, rank: int | None = None, key: str = KEY, within_s: float = 30.0) -> str:
     request = ScanRequest(timeout=within_s, environ=dict(os.environ))
     return rooms.attend(
-        node, Task(rank=rank), place=meeting.Place(host=HERE, port=port), key=key, request=request
+        node, Task(rank=rank), rendezvous=meeting.Place(host=HERE, port=port), key=key, request=request
     )
 
 
@@ -410,7 +410,7 @@ def test_of_two_scans_that_begin_at_one_moment_in_a_folder_one_goes_on(tmp_path:
         lost = next(one for one in as_completed(waiting, timeout=15) if one.exception() is not None)
         assert "another netdoctor scan has taken the folder meanwhile" in str(lost.exception())
         request = ScanRequest(timeout=0.0, environ=dict(os.environ))
-        why = rooms.attend("n1", Task(rank=0), place=place, key=None, request=request)
+        why = rooms.attend("n1", Task(rank=0), rendezvous=place, key=None, request=request)
         assert why.startswith("nobody took this task")
         for scan in scans:
             scan.interrupt(KeyboardInterrupt())
