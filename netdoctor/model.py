@@ -173,34 +173,6 @@ class Fix:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CauseHint:
-    """What a finding says about its cause. Findings with the same key become one cause.
-
-    key: ``firewall-inbound``, ``hosts-loopback``…; stable over runs, no values in it.
-    title: one sentence with ``{nodes}`` for the folded culprits and ``{s}``, ``{is}``, ``{has}`` for
-        the verb's number: ``{nodes} drop{s} connections from the other nodes``.
-    culprits: node ids, ``a->b`` pairs, ``cluster`` or ``control``; what the finding is about when empty.
-    verify: check ids or globs whose green proves the fix; the check itself when empty.
-    explains: False when this finding accounts for none of what its check's ``explains=`` names.
-    follows: check ids whose failure on the same node accounts for this finding, though they do not explain
-        all that its check finds: NCCL is old where torch is old.
-    action: where it is not what status and fixes make of it.
-    """
-
-    key: str
-    title: str
-    culprits: tuple[str, ...] = ()
-    confidence: Confidence = Confidence.CERTAIN
-    fixes: tuple[Fix, ...] = ()
-    verify: tuple[str, ...] = ()
-    see: str | None = None
-    settle_by: str | None = None
-    explains: bool = True
-    follows: tuple[str, ...] = ()
-    action: Action | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """What a check has to say about one target (node id, ``a->b``, ``cluster``, ``control``).
 
@@ -218,7 +190,7 @@ class Finding:
     expected: str | None = None
     expected_from: ExpectedFrom | None = None
     evidence: tuple[Evidence, ...] = ()
-    cause: CauseHint | None = None
+    cause: "Cause | None" = None
     measures: Mapping[str, "Measure"] | None = None
     pairs: tuple[str, ...] = ()
     gap: str | None = None
@@ -320,40 +292,36 @@ def after_reboot(text: str, *shell: str, on: str = HERE, **more: Any) -> Fix:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A reason for trouble, as a constant of its check. Fields as in CauseHint.
+    """A reason for trouble: a constant of its check, and in a Finding what that says about it.
 
-    What depends on the case goes in with `but`: ``SLOW.but(confidence=LIKELY).warn(...)``.
+    Findings with the same key become one cause. What depends on the case goes in with `but`:
+    ``SLOW.but(confidence=LIKELY).warn(...)``.
     """
 
-    key: str
+    key: str  # ``firewall-inbound``, ``hosts-loopback``: stable over runs, no values in it
+    # One sentence with ``{nodes}`` for the folded culprits and ``{s}``, ``{is}``, ``{has}`` for the verb's
+    # number: ``{nodes} drop{s} connections from the other nodes``.
     title: str
     confidence: Confidence = Confidence.CERTAIN
-    verify: tuple[str, ...] = ()
+    verify: tuple[str, ...] = ()  # check ids or globs whose green proves the fix; the check itself when empty
     see: str | None = None
     settle_by: str | None = None
-    explains: bool = True
+    explains: bool = True  # False when it accounts for none of what its check's ``explains=`` names
+    # Check ids whose failure on the same node accounts for this finding, though they do not explain all that
+    # its check finds: NCCL is old where torch is old.
     follows: tuple[str, ...] = ()
-    action: Action | None = None
+    action: Action | None = None  # where it is not what status and fixes make of it
+    # Node ids, ``a->b`` pairs, ``cluster`` or ``control``; what the finding is about when empty.
+    culprits: tuple[str, ...] = ()
+    fixes: tuple[Fix, ...] = ()
 
     def but(self, **changes: Any) -> "Cause":
         """The same cause, with some fields as this case has them."""
         return replace(self, **changes)
 
-    def hint(self, culprits: tuple[str, ...] = (), fixes: Fix | Sequence[Fix] = ()) -> CauseHint:
-        """What a Finding holds of it; one hint may serve thousands of pairs."""
-        return CauseHint(
-            key=self.key,
-            title=self.title,
-            culprits=culprits,
-            confidence=self.confidence,
-            fixes=(fixes,) if isinstance(fixes, Fix) else tuple(fixes),
-            verify=self.verify,
-            see=self.see,
-            settle_by=self.settle_by,
-            explains=self.explains,
-            follows=self.follows,
-            action=self.action,
-        )
+    def hint(self, culprits: tuple[str, ...] = (), fixes: Fix | Sequence[Fix] = ()) -> "Cause":
+        """The cause with culprits and fixes, as a Finding has it; one may serve thousands of pairs."""
+        return replace(self, culprits=culprits, fixes=(fixes,) if isinstance(fixes, Fix) else tuple(fixes))
 
     def fail(self, summary: str, **details: Any) -> Finding:
         """Measured; the launch will fail, hang or be wrong. `details` as in `say`."""
@@ -397,11 +365,16 @@ class Cause:
             expected=text,
             expected_from=expected_from or source,
             evidence=(seen,) if isinstance(seen, Evidence) else tuple(seen),
-            cause=self.hint(culprits, fixes),
+            cause=replace(
+                self, culprits=culprits, fixes=(fixes,) if isinstance(fixes, Fix) else tuple(fixes)
+            ),
             measures=measures,
             pairs=pairs,
         )
         return placed(finding, at) if at else finding
+
+
+CauseHint = Cause  # as plug-ins may know it
 
 
 def at(node: str, findings: Iterable[Finding]) -> Iterator[Finding]:
@@ -429,7 +402,7 @@ def placed(finding: Finding, here: str) -> Finding:
     return replace(finding, target=target, evidence=evidence, cause=hint)
 
 
-def _placed_hint(hint: CauseHint, node: str, ends: tuple[str, ...]) -> CauseHint:
+def _placed_hint(hint: Cause, node: str, ends: tuple[str, ...]) -> Cause:
     culprits = hint.culprits or ends
     if HERE in culprits:
         culprits = tuple(one or node for one in culprits)

@@ -11,7 +11,7 @@ from netdoctor.checks._shared.env import export
 from netdoctor.checks._shared.text import is_ifname, listing, title_text
 from netdoctor.facts.net import AddressRow, Netdev, NetFacts
 from netdoctor.facts.paths import BOOTSTRAP, RAIL, SOCKET, Path, Paths, Probe, path_of
-from netdoctor.model import CauseHint, Finding, Fix, in_job
+from netdoctor.model import Cause, Finding, Fix, in_job
 from netdoctor.rules.addresses import is_usable, repeated_addresses
 from netdoctor.rules.nccl import candidates
 from netdoctor.rules.variables import Environment, values
@@ -44,7 +44,7 @@ def addresses(node: str, paths: Iterable[Path | None], main: Mapping[str, str]) 
     return list(dict.fromkeys(table[node] for table in tables if node in table))
 
 
-def named_by_path(hint: CauseHint, paths: Sequence[Path | None]) -> CauseHint:
+def named_by_path(hint: Cause, paths: Sequence[Path | None]) -> Cause:
     """The cause with its paths in key and title; unchanged where the main path is among them."""
     where = path_text(paths)
     if not where or paths[0] is None:

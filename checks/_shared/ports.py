@@ -12,7 +12,7 @@ from netdoctor.checks._shared.text import listing, title_text
 from netdoctor.facts.net import FirewallFacts, PortMatrix, PortProbe
 from netdoctor.facts.paths import MAIN, STORE, Path, Paths
 from netdoctor.facts.software import Job
-from netdoctor.model import Cause, CauseHint, Confidence, Evidence, nodes_of, seen
+from netdoctor.model import Cause, Confidence, Evidence, nodes_of, seen
 
 RENDEZVOUS = "rendezvous"
 EPHEMERAL = "ephemeral"
@@ -35,7 +35,7 @@ class PortCause:
     main one.
     """
 
-    hint: CauseHint
+    hint: Cause
     fault: Fault
     outcome: str
     ports: str

@@ -14,7 +14,6 @@ from netdoctor.model import (
     CLUSTER,
     CONSTANT,
     Cause,
-    CauseHint,
     Finding,
     Fix,
     fail,
@@ -254,7 +253,7 @@ def _cause(kind: Login, fault: Fault) -> Cause:
     return Cause(name, title, follows=FOLLOWS.get(kind, ()))
 
 
-def _failed(login: MeshLogin, hint: CauseHint) -> Finding:
+def _failed(login: MeshLogin, hint: Cause) -> Finding:
     return fail(
         pair(login.src, login.dst),
         f"ssh {login.host}: {said(login)}",

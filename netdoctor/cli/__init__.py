@@ -87,10 +87,10 @@ def _for_nagios(argv: Sequence[str]) -> bool:
     """Whether --exit-style nagios is asked for, also where the options could not be read."""
     if argv[:1] == ["gate"]:
         return False
-    said = [value for flag, value in pairwise(argv) if flag == "--exit-style"]
-    said += [word.partition("=")[2] for word in argv if word.startswith("--exit-style=")]
-    said = said or [os.environ.get("NETDOCTOR_EXIT_STYLE", "")]
-    return "scan" in argv and said[-1] == "nagios"
+    styles = [value for flag, value in pairwise(argv) if flag == "--exit-style"]
+    styles += [word.partition("=")[2] for word in argv if word.startswith("--exit-style=")]
+    styles = styles or [os.environ.get("NETDOCTOR_EXIT_STYLE", "")]
+    return "scan" in argv and styles[-1] == "nagios"
 
 
 def _run(argv: Sequence[str]) -> int:
@@ -100,9 +100,9 @@ def _run(argv: Sequence[str]) -> int:
         parser = build_parser(command)
         if not argv:
             return _status_page(parser)
-        own, started = _ours(argv)
-        remarks = _from_environment(parser, command, own)
-        args = parser.parse_args(own, argparse.Namespace(remarks=remarks, started=started))
+        words, started = _ours(argv)
+        remarks = _from_environment(parser, command, words)
+        args = parser.parse_args(words, argparse.Namespace(remarks=remarks, started=started))
         if args.command is None:
             parser.error("a command is needed")
         if args.command not in ONCE or getattr(args, "tui", False):

@@ -64,15 +64,15 @@ def run(args: argparse.Namespace) -> int:
     return _explain(known.checks, args.id, columns(args.width))
 
 
-def _list(checks: dict[str, Check], wanted: Sequence[str] | None, columns: int | None) -> int:
+def _list(checks: dict[str, Check], selected: Sequence[str] | None, columns: int | None) -> int:
     families = sorted({check.family for check in checks.values()})
-    for family in wanted or ():
+    for family in selected or ():
         if family not in families:
             sys.stderr.write(
                 f"netdoctor checks: no family {clean(family)!r}; there are: {', '.join(families)}\n"
             )
             return EXIT_BAD_INPUT
-    checks = {i: c for i, c in checks.items() if c.family in (wanted or families)}
+    checks = {i: c for i, c in checks.items() if c.family in (selected or families)}
     width = max((len(i) for i in checks), default=0)
     for check_id, check in checks.items():
         notes = [check.profile.value]
@@ -115,8 +115,8 @@ def _explain(checks: dict[str, Check], check_id: str, columns: int | None) -> in
         lines.append(f"its failure explains: {', '.join(check.explains)}")
     if check.source:
         lines.append(f"source: {clean(check.source)}")
-    shown = [piece for line in lines for piece in (fitting(line, columns) if columns else [line])]
-    sys.stdout.write("\n".join(shown) + "\n")
+    fitted = [piece for line in lines for piece in (fitting(line, columns) if columns else [line])]
+    sys.stdout.write("\n".join(fitted) + "\n")
     return 0
 
 

@@ -130,14 +130,14 @@ def _save(args: argparse.Namespace) -> None:
         )
     runs = baselines.save(args.name, report)
     known = f", {fmt.number(len(report.causes), 'cause')} known" if report.causes else ""
-    sys.stdout.write(f"{args.name}: {fmt.number(runs, 'run')}, the newest {_told(report)}{known}\n")
+    sys.stdout.write(f"{args.name}: {fmt.number(runs, 'run')}, the newest {_describe_run(report)}{known}\n")
     if runs < 3:
         sys.stdout.write(
             "three runs or more tell how much its values scatter; until then defaults are used\n"
         )
 
 
-def _told(report: "Report") -> str:
+def _describe_run(report: "Report") -> str:
     from netdoctor.report import fmt, summary
 
     when = fmt.plain(report.run.finished[:16].replace("T", " "), 20)
@@ -152,10 +152,10 @@ def _list(args: argparse.Namespace) -> None:
     for one in baselines.all_baselines():
         runs = fmt.number(len(one.files), "run")
         try:
-            told = f"the newest {_told(load(one.files[0]))}"
+            about_newest = f"the newest {_describe_run(load(one.files[0]))}"
         except InputError as error:
-            told = clean(str(error), 200)
-        sys.stdout.write(f"{one.name:<20} {runs:>7}   {told}\n")
+            about_newest = clean(str(error), 200)
+        sys.stdout.write(f"{one.name:<20} {runs:>7}   {about_newest}\n")
 
 
 def _show(args: argparse.Namespace) -> None:
@@ -164,7 +164,7 @@ def _show(args: argparse.Namespace) -> None:
     found = baselines.find(args.name)
     runs = baselines.runs(baselines.FOLDER / found.name)
     for report, file in zip(runs, found.files, strict=True):
-        sys.stdout.write(f"run    {_told(report)}   {file}\n")
+        sys.stdout.write(f"run    {_describe_run(report)}   {file}\n")
     for cause in {c.fingerprint: c for run in runs for c in run.causes}.values():
         sys.stdout.write(
             f"known  {summary.word(cause.status)} {describe.cause_check(cause)} {describe.title(cause)}\n"
@@ -175,9 +175,9 @@ def _show(args: argparse.Namespace) -> None:
         if key in learnt and learnt[key].half:
             # The sizes of an all-reduce are one line.
             by_name.setdefault((key[0].rstrip("0123456789").rstrip("."), one.unit), []).append(learnt[key])
-    for (name, unit), alike in by_name.items():
-        said = f"{fmt.number(len(alike), 'value')}, +/- {fmt.plain(bands.noise(alike, unit), 40)}"
-        sys.stdout.write(f"noise  {fmt.plain(name, 60):<24} {said}\n")
+    for (name, unit), values in by_name.items():
+        noise = f"{fmt.number(len(values), 'value')}, +/- {fmt.plain(bands.noise(values, unit), 40)}"
+        sys.stdout.write(f"noise  {fmt.plain(name, 60):<24} {noise}\n")
     if len(runs) < 2:
         sys.stdout.write("noise  defaults, as one run does not tell: rates 20 %, loss 0.5 %, times half\n")
 

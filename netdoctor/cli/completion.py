@@ -42,7 +42,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Command:
     """A command line so far, ``checks list``: its own commands, its options, what stands there by itself."""
 
     path: str
@@ -63,25 +63,25 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def run(args: argparse.Namespace) -> int:
-    made = {"bash": bash, "zsh": zsh, "fish": fish}[args.shell](list(places()))
-    sys.stdout.write("".join(f"{line}\n" for line in made))
+    script = {"bash": bash, "zsh": zsh, "fish": fish}[args.shell](list(commands()))
+    sys.stdout.write("".join(f"{line}\n" for line in script))
     return 0
 
 
-def places() -> Iterator[Place]:
+def commands() -> Iterator[Command]:
     """Every command there is, the shortest first."""
     from netdoctor import cli
     from netdoctor.engine import registry
 
     checks = registry.load().checks
     known = {"checks": tuple(checks), "families": tuple(dict.fromkeys(c.family for c in checks.values()))}
-    yield _place(cli.build_parser(None), known)
+    yield _command(cli.build_parser(None), known)
     for command in cli.COMMANDS:
         for parser in tree(subcommands(cli.build_parser(command))[command]):
-            yield _place(parser, known)
+            yield _command(parser, known)
 
 
-def _place(parser: argparse.ArgumentParser, known: dict[str, tuple[str, ...]]) -> Place:
+def _command(parser: argparse.ArgumentParser, known: dict[str, tuple[str, ...]]) -> Command:
     verbs: list[tuple[str, str]] = []
     options, words = [], list[str]()
     for action in parser._actions:
@@ -94,7 +94,7 @@ def _place(parser: argparse.ArgumentParser, known: dict[str, tuple[str, ...]]) -
         elif action.dest == "id":
             words = list(known["checks"])
     path = parser.prog.removeprefix("netdoctor").strip()
-    return Place(path, tuple(verbs), tuple(options), tuple(words))
+    return Command(path, tuple(verbs), tuple(options), tuple(words))
 
 
 def _option(action: argparse.Action, known: dict[str, tuple[str, ...]]) -> Option:
@@ -112,21 +112,21 @@ def _option(action: argparse.Action, known: dict[str, tuple[str, ...]]) -> Optio
     return Option(flags, "file" if action.type is Path else "text", (), text)
 
 
-def _paths(found: Iterable[Place]) -> str:
+def _paths(found: Iterable[Command]) -> str:
     """A case pattern of all paths, each behind the one before it: ``' checks'|'checks list'``."""
-    said = []
-    for place in found:
-        if place.path:
-            before, _, last = place.path.rpartition(" ")
-            said.append(shlex.quote(f"{before} {last}"))
-    return "|".join(said)
+    patterns = []
+    for command in found:
+        if command.path:
+            before, _, last = command.path.rpartition(" ")
+            patterns.append(shlex.quote(f"{before} {last}"))
+    return "|".join(patterns)
 
 
-def _at(place: Place, option: Option) -> str:
-    return "|".join(shlex.quote(f"{place.path} {flag}") for flag in option.flags)
+def _at(command: Command, option: Option) -> str:
+    return "|".join(shlex.quote(f"{command.path} {flag}") for flag in option.flags)
 
 
-def bash(found: Sequence[Place]) -> Iterator[str]:
+def bash(found: Sequence[Command]) -> Iterator[str]:
     yield "# netdoctor completion bash"
     yield "_netdoctor() {"
     yield "    local at='' word cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}"
@@ -138,8 +138,8 @@ def bash(found: Sequence[Place]) -> Iterator[str]:
     yield "    done"
     yield "    COMPREPLY=()"
     yield '    case "$at $prev" in'
-    for place in found:
-        for option in place.options:
+    for command in found:
+        for option in command.options:
             words = shlex.quote(" ".join(option.words))
             does = {
                 "list": f"_netdoctor_list {words}; return",
@@ -148,21 +148,21 @@ def bash(found: Sequence[Place]) -> Iterator[str]:
                 "text": "return",
             }.get(option.follows)
             if does:
-                yield f"        {_at(place, option)}) {does} ;;"
+                yield f"        {_at(command, option)}) {does} ;;"
     yield "    esac"
     yield '    case "$at" in'
-    for place in found:
-        flags = shlex.quote(" ".join(flag for option in place.options for flag in option.flags))
-        words = " ".join([name for name, _ in place.verbs] or place.words)
+    for command in found:
+        flags = shlex.quote(" ".join(flag for option in command.options for flag in option.flags))
+        words = " ".join([name for name, _ in command.verbs] or command.words)
         other = f"_netdoctor_words {shlex.quote(words)}" if words else "_netdoctor_files"
-        yield f"        {shlex.quote(place.path)})"
+        yield f"        {shlex.quote(command.path)})"
         yield f"            if [[ $cur == -* ]]; then _netdoctor_words {flags}; else {other}; fi ;;"
     yield "    esac"
     yield "}"
     yield from BASH_WORDS.splitlines()
 
 
-def zsh(found: Sequence[Place]) -> Iterator[str]:
+def zsh(found: Sequence[Command]) -> Iterator[str]:
     yield "#compdef netdoctor"
     yield "_netdoctor() {"
     yield "    local at='' word prev=${words[CURRENT-1]}"
@@ -172,8 +172,8 @@ def zsh(found: Sequence[Place]) -> Iterator[str]:
     yield "    done"
     yield "    if [[ ${words[CURRENT]} == --*=* ]]; then prev=${words[CURRENT]%%=*}; compset -P '*='; fi"
     yield '    case "$at $prev" in'
-    for place in found:
-        for option in place.options:
+    for command in found:
+        for option in command.options:
             words = " ".join(map(shlex.quote, option.words))
             does = {
                 "list": f"compset -P '*,'; compadd -q -S , -- {words}",
@@ -182,19 +182,19 @@ def zsh(found: Sequence[Place]) -> Iterator[str]:
                 "text": "_message text",
             }.get(option.follows)
             if does:
-                yield f"        ({_at(place, option)}) {does}; return ;;"
+                yield f"        ({_at(command, option)}) {does}; return ;;"
     yield "    esac"
     yield '    case "$at" in'
-    for place in found:
-        flags = _zsh((flag, option.help) for option in place.options for flag in option.flags)
-        yield f"        ({shlex.quote(place.path)})"
+    for command in found:
+        flags = _zsh((flag, option.help) for option in command.options for flag in option.flags)
+        yield f"        ({shlex.quote(command.path)})"
         yield f"            if [[ ${{words[CURRENT]}} == -* ]]; then known=({flags})"
         yield "                _describe option known"
-        if place.verbs:
-            yield f"            else known=({_zsh(place.verbs)})"
+        if command.verbs:
+            yield f"            else known=({_zsh(command.verbs)})"
             yield "                _describe command known"
-        elif place.words:
-            yield f"            else compadd -- {' '.join(map(shlex.quote, place.words))}"
+        elif command.words:
+            yield f"            else compadd -- {' '.join(map(shlex.quote, command.words))}"
         else:
             yield "            else _files"
         yield "            fi ;;"
@@ -209,7 +209,7 @@ def _zsh(described: Iterable[tuple[str, str]]) -> str:
     return " ".join(shlex.quote(f"{word}:{text}") for word, text in described)
 
 
-def fish(found: Sequence[Place]) -> Iterator[str]:
+def fish(found: Sequence[Command]) -> Iterator[str]:
     yield "# netdoctor completion fish"
     yield "function __netdoctor_at --description 'Whether these commands were typed, and no further ones'"
     yield "    set -l at ''"
@@ -222,13 +222,13 @@ def fish(found: Sequence[Place]) -> Iterator[str]:
     yield "    end"
     yield '    test "$at" = "$argv"'
     yield "end"
-    for place in found:
-        at = f"complete -c netdoctor -n {_fish(f'__netdoctor_at {place.path}'.strip())}"
-        for name, text in place.verbs:
+    for command in found:
+        at = f"complete -c netdoctor -n {_fish(f'__netdoctor_at {command.path}'.strip())}"
+        for name, text in command.verbs:
             yield f"{at} -f -a {_fish(name)} -d {_fish(text)}"
-        if place.words:
-            yield f"{at} -f -a {_fish(' '.join(place.words))}"
-        for option in place.options:
+        if command.words:
+            yield f"{at} -f -a {_fish(' '.join(command.words))}"
+        for option in command.options:
             flags = " ".join(
                 f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}" for flag in option.flags
             )

@@ -12,15 +12,15 @@ def broken(error: Exception) -> int:
 
     from netdoctor.text import clean
 
-    place = "no file could be written"
+    path = "no file could be written"
     try:
         with tempfile.NamedTemporaryFile(
             "w", prefix="netdoctor-", suffix=".traceback", delete=False, encoding="utf-8", errors="replace"
         ) as file:
             traceback.print_exception(error, file=file)
-            place = file.name
+            path = file.name
     except OSError:
         pass
     text = clean(f"{type(error).__name__}: {error}", 300)
-    sys.stderr.write(f"netdoctor broke ({text}); traceback: {place}; the cluster was not judged\n")
+    sys.stderr.write(f"netdoctor broke ({text}); traceback: {path}; the cluster was not judged\n")
     return EXIT_BROKEN

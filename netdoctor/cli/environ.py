@@ -37,22 +37,22 @@ def take(parser: argparse.ArgumentParser, argv: Sequence[str], environ: Mapping[
     An empty variable counts as none.
     """
     known = twins(parser)
-    taken, told = [], []
+    used, remarks = [], []
     for name in sorted(name for name in environ if name.startswith(PREFIX) and environ[name]):
         action = known.get(name)
         if action is None:
             flags = [one.removeprefix(PREFIX) for one in known]
             if not name.startswith(FOREIGN) and did_you_mean(word := name.removeprefix(PREFIX), flags):
-                meant = did_you_mean(word, flags).replace("mean ", f"mean {PREFIX}")
-                told.append(f"{clean(name, 60)} is no option{meant}")
-        elif not _typed(_AGAINST.get(action.dest, ()), argv):
+                hint = did_you_mean(word, flags).replace("mean ", f"mean {PREFIX}")
+                remarks.append(f"{clean(name, 60)} is no option{hint}")
+        elif not _is_on_command_line(_AGAINST.get(action.dest, ()), argv):
             parser.set_defaults(**{action.dest: _value(name, action, environ[name])})
-            if not _typed(action.option_strings, argv):
-                taken.append(f"{name}={clean(environ[name], 100)}")
-    return [*([f"from the environment: {', '.join(taken)}"] if taken else []), *told]
+            if not _is_on_command_line(action.option_strings, argv):
+                used.append(f"{name}={clean(environ[name], 100)}")
+    return [*([f"from the environment: {', '.join(used)}"] if used else []), *remarks]
 
 
-def _typed(flags: Iterable[str], argv: Sequence[str]) -> bool:
+def _is_on_command_line(flags: Iterable[str], argv: Sequence[str]) -> bool:
     """Whether one of these options is on the command line, short ones also as ``-vv`` or ``-n1``."""
     return any(
         word.partition("=")[0] == flag or (len(flag) == 2 and word[:2] == flag)

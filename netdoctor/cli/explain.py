@@ -98,8 +98,8 @@ def run(args: argparse.Namespace) -> int:
             raise InputError("explain: --scan and --ras go with log FILE...; a word needs neither")
         return _word(args)
     except InputError as error:
-        told = str(error)
-        sys.stderr.write(f"netdoctor {told}\n" if told.startswith("explain") else one_per_line(told))
+        message = str(error)
+        sys.stderr.write(f"netdoctor {message}\n" if message.startswith("explain") else one_per_line(message))
         return EXIT_BAD_INPUT
 
 
@@ -129,34 +129,34 @@ def _log(args: argparse.Namespace, names: Sequence[str]) -> int:
         from netdoctor.inventory import load as load_hosts
 
         load_hosts(hosts)
-    told: dict[str, str] = {}
+    ras_answers: dict[str, str] = {}
     if args.ras:
-        from netdoctor.cli.explain_ras import asked
+        from netdoctor.cli.explain_ras import ask_ras
 
-        told = asked(args.ras, args)
-    said = explain(names, ras=told)
-    if said.sources and not any(source.lines for source in said.sources):
-        unread = [f"{source.name}: {source.remarks[0]}" for source in said.sources if source.remarks]
-        if len(unread) == len(said.sources):
+        ras_answers = ask_ras(args.ras, args)
+    explanation = explain(names, ras=ras_answers)
+    if explanation.sources and not any(source.lines for source in explanation.sources):
+        unread = [f"{source.name}: {source.remarks[0]}" for source in explanation.sources if source.remarks]
+        if len(unread) == len(explanation.sources):
             raise InputError("explain log: " + "\n  ".join(unread))
     if args.scan is not None:
         from netdoctor.cli.explain_scan import scanned
 
-        said = scanned(said, args)
+        explanation = scanned(explanation, args)
     elif report is not None:
         from netdoctor.cli.explain_scan import joined
 
-        said = joined(said, report)
-    manuals = _manuals({check for reason in said.reasons for check in reason.known.fix_from})
+        explanation = joined(explanation, report)
+    manuals = _manuals({check for reason in explanation.reasons for check in reason.known.fix_from})
     if args.output == "json":
-        sys.stdout.write(rendering.json_text(said, manuals))
+        sys.stdout.write(rendering.json_text(explanation, manuals))
     elif args.output == "markdown":
         from netdoctor.report.formats.markdown import escape
 
-        sys.stdout.write(rendering.markdown(said, manuals, escape))
+        sys.stdout.write(rendering.markdown(explanation, manuals, escape))
     else:
-        sys.stdout.write(rendering.text(said, manuals, columns(args.width) or WIDTH))
-    return 0 if said.reasons else EXIT_UNRECOGNISED
+        sys.stdout.write(rendering.text(explanation, manuals, columns(args.width) or WIDTH))
+    return 0 if explanation.reasons else EXIT_UNRECOGNISED
 
 
 def _manuals(checks: set[str]) -> Mapping[str, Sequence[str]]:

@@ -14,15 +14,15 @@ PORT = 28028
 WAIT_S, ANSWER_S = 5, 25.0
 
 
-def asked(places: Sequence[str], args: argparse.Namespace) -> dict[str, str]:
+def ask_ras(endpoints: Sequence[str], args: argparse.Namespace) -> dict[str, str]:
     """What RAS said, by the name that it is quoted under. Raises InputError where no node answers."""
     from netdoctor.scanning import ScanRequest
     from netdoctor.scanning.asking import ask
 
     found: dict[str, str] = {}
-    trouble: list[str] = []
-    for place in places:
-        host, port = taken_apart(place)
+    failures: list[str] = []
+    for endpoint in endpoints:
+        host, port = split_endpoint(endpoint)
         request = ScanRequest(hosts=(host,), save=None)
         for name in ("ssh_config", "known_hosts"):
             if getattr(args, name) is not None:
@@ -32,27 +32,27 @@ def asked(places: Sequence[str], args: argparse.Namespace) -> dict[str, str]:
             result = reply.result if isinstance(reply.result, dict) else {}
             text, error = result.get("text"), result.get("error")
             if reply.missing is not None:
-                trouble.append(f"{reply.node}: {reply.missing.detail}")
+                failures.append(f"{reply.node}: {reply.missing.detail}")
             elif isinstance(text, str) and text:
                 found[f"RAS of {clean(reply.node, 80)}"] = text
                 if result.get("cut"):
-                    trouble.append(f"{reply.node}: the answer is not whole: {result['cut']}")
+                    failures.append(f"{reply.node}: the answer is not whole: {result['cut']}")
             else:
-                trouble.append(f"{reply.node}: port {port}: {_meaning(str(error or 'no answer'))}")
+                failures.append(f"{reply.node}: port {port}: {_meaning(str(error or 'no answer'))}")
     if not found:
-        raise InputError("explain log: --ras: " + clean("; ".join(trouble), 600))
-    for one in trouble:
+        raise InputError("explain log: --ras: " + clean("; ".join(failures), 600))
+    for one in failures:
         sys.stderr.write(f"netdoctor explain: --ras: {clean(one, 300)}\n")
     return found
 
 
-def taken_apart(place: str) -> tuple[str, int]:
+def split_endpoint(endpoint: str) -> tuple[str, int]:
     """Host and port of ``node3``, ``node3:28029``, ``[fd00::1]:28029``. Raises InputError."""
-    match = re.fullmatch(r"(\[[^\[\]]+\]|[^:]+|[0-9a-fA-F:]*::[0-9a-fA-F:]*)(?::(\d{1,5}))?", place)
+    match = re.fullmatch(r"(\[[^\[\]]+\]|[^:]+|[0-9a-fA-F:]*::[0-9a-fA-F:]*)(?::(\d{1,5}))?", endpoint)
     port = int(match[2] or PORT) if match else 0
     if match is None or not 0 < port < 65536:
         raise InputError(
-            f"explain log: --ras {clean(place, 80)!r} is no HOST or HOST:PORT, such as gpu03:28028"
+            f"explain log: --ras {clean(endpoint, 80)!r} is no HOST or HOST:PORT, such as gpu03:28028"
         )
     return match[1].strip("[]"), port
 

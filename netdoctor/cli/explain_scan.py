@@ -15,36 +15,36 @@ from netdoctor.report.model import FixRecord, Report
 from netdoctor.text import clean, comma_words
 
 
-def scanned(said: Explanation, args: argparse.Namespace) -> Explanation:
+def scanned(explanation: Explanation, args: argparse.Namespace) -> Explanation:
     """The explanation joined with a scan of --scan by the checks that decide it. Raises InputError.
 
     Nothing is contacted where no cause has a check.
     """
-    checks = tuple(dict.fromkeys(check for reason in said.reasons for check in reason.known.checks))
+    checks = tuple(dict.fromkeys(check for reason in explanation.reasons for check in reason.known.checks))
     if not checks:
         sys.stderr.write("netdoctor explain: no check decides this; nothing was contacted\n")
-        return said
-    return joined(said, _scan(checks, args))
+        return explanation
+    return joined(explanation, _scan(checks, args))
 
 
-def joined(said: Explanation, report: Report) -> Explanation:
+def joined(explanation: Explanation, report: Report) -> Explanation:
     """The explanation joined with a report."""
-    return join(said, measured(report), load())
+    return join(explanation, measured_of(report), load())
 
 
-def measured(report: Report) -> Measured:
+def measured_of(report: Report) -> Measured:
     """What a report says of causes and checks, in the words of `explain.joining`."""
     cells = {
         check: "".join(row) for check, row in zip(report.matrix.checks, report.matrix.cells, strict=False)
     }
-    trouble: dict[str, str] = {}
+    undecided: dict[str, str] = {}
     for result in report.results:
         if result.status in ("unknown", "blocked", "skip"):
-            trouble.setdefault(result.check, result.summary)
+            undecided.setdefault(result.check, result.summary)
     doubtful = {result.check for result in report.results if result.status != "pass"}
     doubtful |= {check for gap in report.verdict.gaps for check in gap.checks}
     part = report.verdict.part
-    whole = part is None or part.nodes == part.of_nodes
+    all_nodes = part is None or part.nodes == part.of_nodes
     return Measured(
         proofs=[
             Proof(
@@ -61,9 +61,9 @@ def measured(report: Report) -> Measured:
         passed=frozenset(
             check
             for check, row in cells.items()
-            if whole and row and set(row) == {"."} and check not in doubtful
+            if all_nodes and row and set(row) == {"."} and check not in doubtful
         ),
-        open=trouble,
+        open=undecided,
     )
 
 

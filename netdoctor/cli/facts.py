@@ -32,7 +32,7 @@ exit codes:
 
 
 JOB = ("env_file", "master_port", "packages", "requirements", "path")
-SAID = ("python", "profile", "checks_dir", "timeout")
+OPTIONS = ("python", "profile", "checks_dir", "timeout")
 # Of options that say another thing here than of a scan.
 WORDS = {
     "python": "the job's interpreter (default: the one that runs netdoctor)",
@@ -68,7 +68,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add_option(parser, "secret_file")
     add("--name", metavar="NODE", help="what the node is called (default: as its launcher has it)")
     add("--all-tasks", action="store_true", help="every task writes, not the first one of each node alone")
-    for name in (*SAID, *JOB):
+    for name in (*OPTIONS, *JOB):
         add_option(parser, name, WORDS.get(name, ""))
     parser.set_defaults(run=run)
 
@@ -85,19 +85,19 @@ def _run(args: argparse.Namespace) -> int:
     from netdoctor.inventory.task import is_first_of_node, node_name, task
     from netdoctor.scanning.writing import collected
 
-    own = task(os.environ)
-    if not (args.all_tasks or is_first_of_node(own)):
+    this_task = task(os.environ)
+    if not (args.all_tasks or is_first_of_node(this_task)):
         return 0
     node = args.name or node_name(os.environ)
     request = ScanRequest(**option_fields(args), environ=dict(os.environ))
     if args.meet is not None:
-        return _meet(args, request, node, own)
-    line, found = collected(node, own, request)
+        return _meet(args, request, node, this_task)
+    line, found = collected(node, this_task, request)
     _write(args.output, node, line)
     return 0 if found else EXIT_NOTHING
 
 
-def _meet(args: argparse.Namespace, request: ScanRequest, node: str, own: "Task") -> int:
+def _meet(args: argparse.Namespace, request: ScanRequest, node: str, this_task: "Task") -> int:
     from netdoctor.scanning.meeting import attend
     from netdoctor.transport.tasks import meeting
 
@@ -105,7 +105,7 @@ def _meet(args: argparse.Namespace, request: ScanRequest, node: str, own: "Task"
         signal.signal(number, lambda number, frame: sys.exit(128 + number))
     why = attend(
         node,
-        own,
+        this_task,
         rendezvous=meeting.place(args.meet),
         key=meeting.secret(os.environ, request.secret_file),
         request=request,

@@ -23,8 +23,8 @@ from netdoctor.cli.options import (
     add_save_arguments,
     add_scan_arguments,
     count,
-    given,
     one_per_line,
+    request_fields,
     show_briefly,
 )
 from netdoctor.cli.parser import EXIT_BAD_INPUT, Listed
@@ -45,7 +45,7 @@ NOT_FOUND, NOT_RUN = 127, 126
 # What verdicts end with, and --refuse-code stands for.
 REFUSALS = (1, 3, 4)
 # What the command is told of the nodes that it starts on.
-TOLD = "NETDOCTOR_GATE_"
+PREFIX = "NETDOCTOR_GATE_"
 # Linux takes no variable of more than 128 KiB: MAX_ARG_STRLEN in execve(2).
 LONGEST = 100_000
 EPILOG = """\
@@ -89,13 +89,13 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     add_option(out, "fail_on", "what keeps the command from starting")
     out.add_argument("-q", "--quiet", action="store_true", help="say nothing where the command starts")
-    own = {action.dest for action in parser._actions} - before
+    gate_options = {action.dest for action in parser._actions} - before
     scan = parser.add_argument_group("scan")
     add_option(scan, "strict", "gaps leave it UNDECIDED")
     add_option(scan, "require", "--strict for these families")
     scan.add_argument("--redact", action="store_true", help="aliases in what is printed")
     add_save_arguments(scan)
-    show_briefly(parser, [*own, "hosts", "last"])
+    show_briefly(parser, [*gate_options, "hosts", "last"])
     parser.set_defaults(run=run, parser=parser)
 
 
@@ -146,14 +146,14 @@ def _age(text: str) -> float:
 def _hosts_out(text: str) -> tuple[str, Path]:
     from netdoctor.inventory.writers import WRITERS
 
-    name, equals, place = text.partition("=")
+    name, equals, path = text.partition("=")
     if not equals:
         return "plain", Path(text)
-    if name not in WRITERS or not place:
+    if name not in WRITERS or not path:
         raise argparse.ArgumentTypeError(
             f"{clean(text, 60)!r}; write FILE or FORMAT=FILE: {', '.join(WRITERS)}"
         )
-    return name, Path(place)
+    return name, Path(path)
 
 
 def _code(text: str) -> int:
@@ -178,7 +178,7 @@ def run(args: argparse.Namespace) -> int:
             raise
         broken(error)
     _say(f"{_starts(args)} all the same (--on-crash run)")
-    return _become(args, {f"{TOLD}VERDICT": "crashed"})
+    return _become(args, {f"{PREFIX}VERDICT": "crashed"})
 
 
 def _gate(args: argparse.Namespace) -> int:
@@ -194,7 +194,7 @@ def _gate(args: argparse.Namespace) -> int:
     request, before = _request(args)
     outputs = _outputs(args, request)
     plan = prepared(request, quiet=args.quiet)
-    _listed(args, _there(plan))  # what its format cannot carry is told before anybody is contacted
+    _hosts_text(args, _cluster(plan))  # what its format cannot carry is told before anybody is contacted
     rules = _rules(args)
     report = _saved(args, plan, rules, outputs)
     if report is None:
@@ -220,7 +220,7 @@ def _gate(args: argparse.Namespace) -> int:
         report, nodes = look.report, look.decision.nodes
     else:
         nodes = tuple(target.id for target in plan.inventory.targets)
-    return _start(args, report, _there(plan), nodes)
+    return _start(args, report, _cluster(plan), nodes)
 
 
 def _by_report(args: argparse.Namespace, source: Path) -> int:
@@ -234,27 +234,27 @@ def _by_report(args: argparse.Namespace, source: Path) -> int:
 
     if args.exclude_bad:
         raise InputError("--exclude-bad looks at nodes again, and a report is what was seen; leave one out")
-    asked, report = facts_asked(args, given(args)), load(source)
+    fields, report = facts_asked(args, request_fields(args)), load(source)
     max_age_s = MAX_AGE_S if args.facts_age is None else args.facts_age
     if why := not_ours_now(report, now=time.time(), max_age_s=max_age_s):
         old = Decision(act=Act.REFUSE, code=3, why=f"{source} says nothing of now: {why} (--facts-age)")
         return _refused(args, _Look(report, old, 0))
-    request, job = scanning.kept_request(report, asked, source), facts_kept(report.facts).cluster_fact("job")
+    request, job = scanning.kept_request(report, fields, source), facts_kept(report.facts).cluster_fact("job")
     outputs = _outputs(args, request)
-    there = _There(request.targets or (), job.env if isinstance(job, Job) else {}, source)
-    _listed(args, there)
-    judged = scanning.judge_saved(report, asked, source)
+    cluster = _Cluster(request.targets or (), job.env if isinstance(job, Job) else {}, source)
+    _hosts_text(args, cluster)
+    judged = scanning.judge_saved(report, fields, source)
     decision = decide(judged, _rules(args))
     if decision.act is Act.START and args.quiet:
         outputs = [output for output in outputs if output.path is not None]
     _deliver(args, lambda: (judged, judged), args.save, outputs)
     if decision.act is Act.START:
-        return _start(args, judged, there, decision.nodes)
+        return _start(args, judged, cluster, decision.nodes)
     return _refused(args, _Look(judged, decision, 0))
 
 
 @dataclass(frozen=True, slots=True)
-class _There:
+class _Cluster:
     """What a command starts by. env: the job's own. path: of the report, for what is said of it."""
 
     targets: "tuple[Target, ...]"
@@ -262,8 +262,8 @@ class _There:
     path: Path
 
 
-def _there(plan: "Plan") -> _There:
-    return _There(plan.inventory.targets, plan.job.env, plan.request.save or LAST)
+def _cluster(plan: "Plan") -> _Cluster:
+    return _Cluster(plan.inventory.targets, plan.job.env, plan.request.save or LAST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,18 +282,18 @@ def _request(args: argparse.Namespace) -> "tuple[ScanRequest, Report | None]":
         raise InputError("--exclude-bad looks at nodes again, and tasks call once; leave --meet out")
     if args.exclude_bad and args.fail_on == "never":
         raise InputError("--exclude-bad and --fail-on never contradict each other; leave one out")
-    said = given(args)
+    fields = request_fields(args)
     if not (args.last or args.facts):
-        said.setdefault("profile", "quick")
-    return request_of(args, said)
+        fields.setdefault("profile", "quick")
+    return request_of(args, fields)
 
 
 def _alone(request: "ScanRequest", targets: "tuple[Target, ...]") -> "ScanRequest":
     """The scan of these nodes alone. Where files name the nodes, these are the ones that are asked for."""
     if not request.facts:
         return replace(request, targets=targets)
-    asked = tuple(replace(target, source="--exclude-bad") for target in targets)
-    return replace(request, hosts=(), targets=asked, facts_nodes=None)
+    selected = tuple(replace(target, source="--exclude-bad") for target in targets)
+    return replace(request, hosts=(), targets=selected, facts_nodes=None)
 
 
 def _rules(args: argparse.Namespace) -> "Rules":
@@ -313,16 +313,16 @@ def _outputs(args: argparse.Namespace, request: "ScanRequest") -> "list[Output]"
     from netdoctor.report.places import check, keep_apart, opened
     from netdoctor.scanning import reads
 
-    asked = parse_outputs(args.output or ["short"])
-    if all(output.path is not None for output in asked):  # who wants a file wants to know why all the same
-        asked = [*asked, *parse_outputs(["short"])]
+    outputs = parse_outputs(args.output or ["short"])
+    if all(output.path is not None for output in outputs):  # who wants a file wants to know why all the same
+        outputs = [*outputs, *parse_outputs(["short"])]
     if args.hosts_out is not None:
-        named = (f"--hosts-out {args.hosts_out[1]}", args.hosts_out[1])
-        others = [(f"-o {o.format}={o.path}", o.path) for o in asked if o.path is not None]
+        hosts_file = (f"--hosts-out {args.hosts_out[1]}", args.hosts_out[1])
+        others = [(f"-o {o.format}={o.path}", o.path) for o in outputs if o.path is not None]
         others += [(f"--save {request.save}", request.save)] if request.save is not None else []
-        keep_apart([named], [*reads(request), *others])
-        check(*named)
-    return opened(asked, request.save, reads(request))
+        keep_apart([hosts_file], [*reads(request), *others])
+        check(*hosts_file)
+    return opened(outputs, request.save, reads(request))
 
 
 def _saved(
@@ -340,8 +340,8 @@ def _saved(
     if args.max_age is None or not path.exists():
         return None
     # Logins are not what a job does: who may be trusted with a password is no part of its verdict.
-    files = [(name, place) for name, place in reads(plan.request) if "known_hosts" not in name]
-    touched = {name: place.stat().st_mtime for name, place in files if place.exists()}
+    files = [(name, file) for name, file in reads(plan.request) if "known_hosts" not in name]
+    touched = {name: file.stat().st_mtime for name, file in files if file.exists()}
     try:
         report = load(path)
     except InputError as error:
@@ -382,16 +382,16 @@ def _examined(
         elif decision.act is Act.START and args.quiet:
             outputs = [output for output in outputs if output.path is not None]
 
-        def shown() -> "tuple[Report, Report | None]":
+        def reports() -> "tuple[Report, Report | None]":
             return (report, report) if before is None else scanning.into(before, plan, outcome, report)
 
-        _deliver(args, shown, plan.request.save, outputs)
+        _deliver(args, reports, plan.request.save, outputs)
     return _Look(report, decision, 128 + late[0] if late else 0)
 
 
 def _deliver(
     args: argparse.Namespace,
-    made: "Callable[[], tuple[Report, Report | None]]",
+    reports: "Callable[[], tuple[Report, Report | None]]",
     save: Path | None,
     outputs: "Sequence[Output]",
 ) -> None:
@@ -401,18 +401,18 @@ def _deliver(
     """
     from netdoctor.report.output import RenderOptions, deliver
 
-    troubles: list[str] = []
+    failures: list[str] = []
     try:
         with redirect_stdout(sys.stderr):
-            report, kept = made()
-            place = save if kept else None
-            _, troubles = deliver(
-                report, outputs, RenderOptions(), save=place, saved=kept, redact=args.redact
+            report, saved = reports()
+            path = save if saved else None
+            _, failures = deliver(
+                report, outputs, RenderOptions(), save=path, saved=saved, redact=args.redact
             )
     except Exception as error:  # a defect here must neither start nor stop a job
-        troubles = [f"the report could not be shown: {type(error).__name__}: {error}"]
-    for trouble in troubles:
-        _say(trouble)
+        failures = [f"the report could not be shown: {type(error).__name__}: {error}"]
+    for failure in failures:
+        _say(failure)
 
 
 def _refused(args: argparse.Namespace, look: _Look) -> int:
@@ -425,58 +425,60 @@ def _refused(args: argparse.Namespace, look: _Look) -> int:
     return code
 
 
-def _start(args: argparse.Namespace, report: "Report", there: _There, nodes: Sequence[str]) -> int:
+def _start(args: argparse.Namespace, report: "Report", cluster: _Cluster, nodes: Sequence[str]) -> int:
     from netdoctor.report import fmt, summary
 
     if args.hosts_out is not None and not args.dry_run:
         from netdoctor.report.save import write_whole
 
         try:
-            write_whole(args.hosts_out[1], _listed(args, there).encode())
+            write_whole(args.hosts_out[1], _hosts_text(args, cluster).encode())
         except OSError as error:
             raise InputError(f"--hosts-out {args.hosts_out[1]}: {error.strerror or error}") from None
-    planned = {} if args.no_env or args.local else _planned(report, there)
+    planned = {} if args.no_env or args.local else _planned(report, cluster)
     # What --env-file names is the job's own, also where the command reads it only later.
-    own = {**there.env, **os.environ}
-    new = {name: value for name, value in planned.items() if name not in own}
-    kept = [name for name, value in planned.items() if own.get(name, value) != value]
+    environment = {**cluster.env, **os.environ}
+    new = {name: value for name, value in planned.items() if name not in environment}
+    overridden = [name for name, value in planned.items() if environment.get(name, value) != value]
     # Nothing of the cluster is told of by name where the report is not to either.
-    shown, here = (dict.fromkeys(found, "...") if args.redact else found for found in (planned, own))
+    printed, here = (
+        dict.fromkeys(found, "...") if args.redact else found for found in (planned, environment)
+    )
     parts = [f"{summary.verdict(report)}, {_starts(args)} on {fmt.number(len(nodes), 'node')}"]
-    parts += [f"sets {' '.join(f'{name}={shown[name]}' for name in new)}"] if new else []
+    parts += [f"sets {' '.join(f'{name}={printed[name]}' for name in new)}"] if new else []
     parts += (
-        [f"keeps your {', '.join(f'{name}={here[name]} (measured: {shown[name]})' for name in kept)}"]
-        if kept
+        [f"keeps your {', '.join(f'{name}={here[name]} (measured: {printed[name]})' for name in overridden)}"]
+        if overridden
         else []
     )
-    told = {"VERDICT": report.verdict.state, "NODES": ",".join(nodes), "NNODES": str(len(nodes))}
-    if len(told["NODES"]) > LONGEST:
-        del told["NODES"]
-        parts.append(f"{TOLD}NODES would be too long for an environment; take --hosts-out")
+    variables = {"VERDICT": report.verdict.state, "NODES": ",".join(nodes), "NNODES": str(len(nodes))}
+    if len(variables["NODES"]) > LONGEST:
+        del variables["NODES"]
+        parts.append(f"{PREFIX}NODES would be too long for an environment; take --hosts-out")
     if not args.quiet:
         _say("; ".join(parts))
-    return _become(args, {**new, **{f"{TOLD}{name}": value for name, value in told.items()}})
+    return _become(args, {**new, **{f"{PREFIX}{name}": value for name, value in variables.items()}})
 
 
-def _listed(args: argparse.Namespace, there: _There) -> str:
+def _hosts_text(args: argparse.Namespace, cluster: _Cluster) -> str:
     """The nodes as --hosts-out has them. Raises InputError where its format cannot carry one."""
     from netdoctor.inventory.writers import write
 
-    return write(there.targets, args.hosts_out[0])[0] if args.hosts_out is not None else ""
+    return write(cluster.targets, args.hosts_out[0])[0] if args.hosts_out is not None else ""
 
 
-def _planned(report: "Report", there: _There) -> dict[str, str]:
+def _planned(report: "Report", cluster: _Cluster) -> dict[str, str]:
     """What the job is to have in its environment by what was measured; what would be guessed stays away."""
     from netdoctor import launch
     from netdoctor.cli.launch_evidence import evidence_of
 
-    found = launch.environment(there.targets, evidence_of(report, there.path))
+    found = launch.environment(cluster.targets, evidence_of(report, cluster.path))
     return {name: one.text for name, one in found.items() if one.origin is not launch.Origin.GUESSED}
 
 
 def _become(args: argparse.Namespace, more: Mapping[str, str]) -> int:
     """Let the command take the place of this process. Returns only where it cannot, or with --dry-run."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(TOLD)}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
     environment = {**inherited, **more}
     if args.dry_run:
         sys.stdout.write(shlex.join(["env", *(f"{n}={v}" for n, v in more.items()), *args.started]) + "\n")
@@ -505,11 +507,10 @@ def _unfit(name: str) -> int | None:
     """The exit code where the command cannot be run, found out before anybody is contacted."""
     if shutil.which(name) is not None:
         return None
-    there = os.path.exists(name) if os.sep in name else shutil.which(name, os.F_OK) is not None
-    _say(
-        f"{name}: {'cannot be run' if there else 'no such command; what a shell knows by itself needs sh -c'}"
-    )
-    return NOT_RUN if there else NOT_FOUND
+    exists = os.path.exists(name) if os.sep in name else shutil.which(name, os.F_OK) is not None
+    unknown = "no such command; what a shell knows by itself needs sh -c"
+    _say(f"{name}: {'cannot be run' if exists else unknown}")
+    return NOT_RUN if exists else NOT_FOUND
 
 
 def _starts(args: argparse.Namespace) -> str:

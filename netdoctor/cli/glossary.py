@@ -28,24 +28,24 @@ def run(words: Sequence[str], output: str, report: Path | None, width: int | Non
     near, remark = _near(report)
     if remark:
         sys.stderr.write(f"netdoctor explain: {clean(remark, 500)}\n")
-    asked = list(glossary.split(words))
-    missing = {text: glossary.near(text) for text, found in asked if not found}
+    entries = list(glossary.split(words))
+    missing = {text: glossary.near(text) for text, found in entries if not found}
     if output == "json":
-        told = [pages.data(word, near) for _, found in asked for word in found]
+        known = [pages.data(word, near) for _, found in entries for word in found]
         unknown = [{"word": clean(text, 200), "near": close} for text, close in missing.items()]
         sys.stdout.write(
-            _json({"schema": pages.SCHEMA, "version": __version__, "words": told, "unknown": unknown})
+            _json({"schema": pages.SCHEMA, "version": __version__, "words": known, "unknown": unknown})
         )
     else:
         fence = output == "markdown"
-        shown = [
+        texts = [
             pages.text(found[0], glossary, near, columns)
             if len(found) == 1
             else pages.choice(text, found, columns)
-            for text, found in asked
+            for text, found in entries
             if found
         ]
-        sys.stdout.write("\n".join(f"```\n{one}```\n" if fence else one for one in shown))
+        sys.stdout.write("\n".join(f"```\n{one}```\n" if fence else one for one in texts))
     for text, close in missing.items():
         hint = f"; near it: {', '.join(close)}" if close else "; netdoctor explain lists all"
         sys.stderr.write(f"netdoctor explain: no word {clean(text, 80)!r} is known{hint}\n")
@@ -88,6 +88,6 @@ def of_report(report: Report, name: str) -> Near:
     }
     if "MASTER_ADDR" not in meeting and report.launch.get("master_node"):
         meeting["MASTER_ADDR"] = f"{report.launch['master_node']}, the first node"
-    said = f"{clean(name, 80)} of {clean(report.run.finished, 40)}"
+    source = f"{clean(name, 80)} of {clean(report.run.finished, 40)}"
     facts = as_facts(report.facts).store()
-    return Near(name=said, nodes=nodes, letters=letters, gpus=gpus, meeting=meeting, store=facts)
+    return Near(name=source, nodes=nodes, letters=letters, gpus=gpus, meeting=meeting, store=facts)

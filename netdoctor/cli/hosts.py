@@ -154,7 +154,7 @@ def _table(targets: "Sequence[Target]") -> Iterator[str]:
     rows: list[dict[str, str]] = []
     for target in targets:
         where = f"{target.source}:{target.line}" if target.line else target.source
-        said: dict[str, Any] = {
+        row_values: dict[str, Any] = {
             "rank": target.order,
             "host": target.id,
             "address": "" if target.host == target.id else target.host,
@@ -162,11 +162,13 @@ def _table(targets: "Sequence[Target]") -> Iterator[str]:
             "groups": ",".join(target.groups),
             "from": where,
         }
-        rows.append({key: "" if value is None else clean(str(value), 200) for key, value in said.items()})
-    shown = [key for key in rows[0] if any(row[key] for row in rows)]
-    rows.insert(0, {key: key for key in shown})
-    widths = {key: max(len(row[key]) for row in rows) for key in shown}
-    yield from ("  ".join(row[key].ljust(widths[key]) for key in shown).rstrip() for row in rows)
+        rows.append(
+            {key: "" if value is None else clean(str(value), 200) for key, value in row_values.items()}
+        )
+    columns = [key for key in rows[0] if any(row[key] for row in rows)]
+    rows.insert(0, {key: key for key in columns})
+    widths = {key: max(len(row[key]) for row in rows) for key in columns}
+    yield from ("  ".join(row[key].ljust(widths[key]) for key in columns).rstrip() for row in rows)
 
 
 def _pick(args: argparse.Namespace) -> int:
@@ -225,10 +227,10 @@ def _is_report(word: str) -> bool:
 
 def _kinds(report: "Report", ids: Sequence[str]) -> dict[str, list[str]]:
     """The ids by what the report says of them; nobody whom it does not know is good."""
-    said = dict.fromkeys(report.healthy_nodes, "good")
-    said |= dict.fromkeys(report.undecided_nodes, "undecided")
-    said |= dict.fromkeys(report.unhealthy_nodes, "bad")
+    kind_of = dict.fromkeys(report.healthy_nodes, "good")
+    kind_of |= dict.fromkeys(report.undecided_nodes, "undecided")
+    kind_of |= dict.fromkeys(report.unhealthy_nodes, "bad")
     kinds: dict[str, list[str]] = {"good": [], "bad": [], "undecided": [], "not examined": []}
     for name in ids:
-        kinds[said.get(name, "not examined")].append(name)
+        kinds[kind_of.get(name, "not examined")].append(name)
     return kinds

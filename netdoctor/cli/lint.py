@@ -84,23 +84,23 @@ def run(args: argparse.Namespace) -> int:
     try:
         if args.explain is not None:
             return _explain(rules(), args.explain, width)
-        wanted = _wanted(list(rules()), args.select, args.ignore)
+        selected = _select(list(rules()), args.select, args.ignore)
     except InputError as error:
         sys.stderr.write(f"netdoctor lint: {error}\n")
         return EXIT_BAD_INPUT
     if not args.files:
         sys.stderr.write("netdoctor lint: name at least one file\nnetdoctor lint -h shows how to use it\n")
         return EXIT_BAD_INPUT
-    return _lint(args, wanted, width)
+    return _lint(args, selected, width)
 
 
-def _lint(args: argparse.Namespace, wanted: frozenset[str] | None, width: int | None) -> int:
+def _lint(args: argparse.Namespace, selected: frozenset[str] | None, width: int | None) -> int:
     from netdoctor.lint import output
     from netdoctor.lint.engine import lint
     from netdoctor.lint.model import SEVERITIES, Severity
 
     files, errors = _read(args.files, args.kind)
-    findings = lint(files, wanted)
+    findings = lint(files, selected)
     for text in errors:
         sys.stderr.write(f"netdoctor lint: {inert_line(text)}\n")
     if args.output == "json":
@@ -111,7 +111,7 @@ def _lint(args: argparse.Namespace, wanted: frozenset[str] | None, width: int | 
         sys.stdout.write(output.as_github(findings))
     else:
         lines = [
-            *(line for finding in findings for line in _shown(finding, width)),
+            *(line for finding in findings for line in _lines(finding, width)),
             output.summary(findings, files),
         ]
         sys.stdout.write("".join(f"{line}\n" for line in lines))
@@ -153,7 +153,7 @@ def _read(names: Sequence[str], kind: str | None) -> "tuple[list[Read], list[str
     return files, errors
 
 
-def _wanted(
+def _select(
     known: Sequence[str], select: Sequence[str] | None, ignore: Sequence[str] | None
 ) -> frozenset[str] | None:
     """The rules that are asked for, None for all. A family's name stands for its rules."""
@@ -162,12 +162,12 @@ def _wanted(
     found = frozenset(known)
     for names, keep in ((select, True), (ignore, False)):
         if names:
-            chosen = frozenset(rule for name in names for rule in _named(name, known))
+            chosen = frozenset(rule for name in names for rule in _matching_rules(name, known))
             found = found & chosen if keep else found - chosen
     return found
 
 
-def _named(name: str, known: Sequence[str]) -> list[str]:
+def _matching_rules(name: str, known: Sequence[str]) -> list[str]:
     chosen = [rule for rule in known if rule == name or rule.startswith(f"{name}.")]
     if not chosen:
         close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
@@ -176,7 +176,7 @@ def _named(name: str, known: Sequence[str]) -> list[str]:
     return chosen
 
 
-def _shown(finding: "Finding", width: int | None) -> Iterator[str]:
+def _lines(finding: "Finding", width: int | None) -> Iterator[str]:
     from netdoctor.lint.output import location
 
     head = f"{location(finding)} {finding.rule} [{finding.severity}] "

@@ -15,7 +15,7 @@ from netdoctor.report import LAST
 from netdoctor.text import clean
 
 
-def typed(rule: Rule) -> Callable[[str], Any]:
+def reader_of(rule: Rule) -> Callable[[str], Any]:
     """What argparse reads a value with, so that an error says what to write."""
     if rule is TEXT:
         return str
@@ -31,7 +31,7 @@ def typed(rule: Rule) -> Callable[[str], Any]:
     return read
 
 
-count = typed(COUNT)
+count = reader_of(COUNT)
 
 
 def add_option(
@@ -44,7 +44,7 @@ def add_option(
         negatable = argparse.BooleanOptionalAction
         how |= {"action": negatable} if option.negatable else {"action": "store_true", "default": None}
     else:
-        how |= {"metavar": option.metavar, "type": typed(option.rule)}
+        how |= {"metavar": option.metavar, "type": reader_of(option.rule)}
         how |= {"choices": option.choices} if option.choices else {}
         how |= {"action": Listed} if option.many else {"action": Joined} if option.joined else {}
         how |= {"nargs": "+"} if option.open_ended else {}
@@ -147,7 +147,7 @@ def option_fields(args: argparse.Namespace) -> dict[str, Any]:
     return fields
 
 
-def given(args: argparse.Namespace) -> dict[str, Any]:
+def request_fields(args: argparse.Namespace) -> dict[str, Any]:
     """What the command line says of a ScanRequest; what it leaves open is left out."""
     fields = option_fields(args)
     if "baseline" in fields:

@@ -11,7 +11,7 @@ EXIT_BAD_INPUT = 2
 # For what is no verdict, with --exit-style nagios.
 NAGIOS_UNKNOWN = 3
 # What people type who know other tools, or look for a command below another one.
-MEANT = {
+CORRECTIONS = {
     "netdoctor help": "netdoctor -h",
     "netdoctor version": "netdoctor --version",
     "netdoctor report diff": "netdoctor diff",
@@ -53,15 +53,15 @@ def hung(text: str, indent: str, width: int | None, rest: str | None = None) -> 
     )
 
 
-def columns(asked: int | None) -> int | None:
+def columns(requested: int | None) -> int | None:
     """How wide lines may be: as asked for, as the terminal is, or None where they go to a file or program.
 
     There an exported COLUMNS says nothing: whatever has loaded readline gives one to all that it starts.
     """
     import os
 
-    if asked is not None or not sys.stdout.isatty():
-        return asked
+    if requested is not None or not sys.stdout.isatty():
+        return requested
     try:
         return max(os.get_terminal_size(sys.stdout.fileno()).columns, 40)
     except (OSError, ValueError):
@@ -162,8 +162,8 @@ class Parser(argparse.ArgumentParser):
         if not isinstance(action, argparse._SubParsersAction):
             hint = did_you_mean(str(value), known) or every
             raise argparse.ArgumentError(action, f"{value!r} is none of the choices{hint}")
-        meant = MEANT.get(f"{self.prog} {value}")
-        hint = f"; did you mean {meant}?" if meant else did_you_mean(str(value), known)
+        correction = CORRECTIONS.get(f"{self.prog} {value}")
+        hint = f"; did you mean {correction}?" if correction else did_you_mean(str(value), known)
         self.error(f"no command is called {value!r}{hint or every}")
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from netdoctor.cli.options import add_host_arguments, add_option, count, host_words, one_per_line, typed
+from netdoctor.cli.options import add_host_arguments, add_option, count, host_words, one_per_line, reader_of
 from netdoctor.cli.parser import EXIT_BAD_INPUT
 from netdoctor.errors import InputError
 from netdoctor.options import PORT
@@ -130,18 +130,18 @@ def _text(args: argparse.Namespace) -> str:
     from netdoctor import launch
 
     targets, evidence, hosts = _hosts(args)
-    usual = launch.LAUNCHERS[args.launcher].port
-    made = launch.plan(targets, evidence, _options(args), hosts=hosts, default_port=usual)
+    default_port = launch.LAUNCHERS[args.launcher].port
+    plan = launch.plan(targets, evidence, _options(args), hosts=hosts, default_port=default_port)
     if args.write is not None:
-        launch.write(made, args.write)
-        said = [made.head, *made.arithmetic, *(f"note: {text}" for text in made.remarks)]
-        parts = launch.parts(made)
-        said += [f"{args.write / part.name}: {part.purpose}" for part in parts[:20]]
-        said += [f"and {len(parts) - 20} more"] if parts[20:] else []
-        return "".join(f"{clean(line, 1000)}\n" for line in said)
+        launch.write(plan, args.write)
+        lines = [plan.head, *plan.arithmetic, *(f"note: {text}" for text in plan.remarks)]
+        parts = launch.parts(plan)
+        lines += [f"{args.write / part.name}: {part.purpose}" for part in parts[:20]]
+        lines += [f"and {len(parts) - 20} more"] if parts[20:] else []
+        return "".join(f"{clean(line, 1000)}\n" for line in lines)
     if args.ranks:
-        return launch.rank_table(made)
-    return {"shell": launch.text, "json": launch.json_text, "dotenv": launch.dotenv}[args.output](made)
+        return launch.rank_table(plan)
+    return {"shell": launch.text, "json": launch.json_text, "dotenv": launch.dotenv}[args.output](plan)
 
 
 def _hosts(args: argparse.Namespace) -> "tuple[tuple[Target, ...], Evidence | None, str]":
@@ -168,9 +168,9 @@ def _options(args: argparse.Namespace) -> "Options":
     from netdoctor.launch import LAUNCHERS as KNOWN
     from netdoctor.launch import Options
 
-    usual = KNOWN[args.launcher].script
+    default_script = KNOWN[args.launcher].script
     try:
-        words = tuple(shlex.split(args.script)) if args.script is not None else usual
+        words = tuple(shlex.split(args.script)) if args.script is not None else default_script
     except ValueError as error:
         raise InputError(f"--script: {str(error).lower()}; write 'train.py --its options'") from None
     if not words or "\0" in "".join(words):
@@ -201,7 +201,7 @@ def _nproc(text: str) -> int:
 
 
 def _auto_port(text: str) -> int:
-    return 0 if text == "auto" else int(typed(PORT)(text))
+    return 0 if text == "auto" else int(reader_of(PORT)(text))
 
 
 def _assignment(text: str) -> tuple[str, str]:

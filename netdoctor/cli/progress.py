@@ -16,7 +16,7 @@ HEARTBEAT_S = 10.0
 FIRST_S = 2.0
 REFRESH_S = 0.2
 # So many that are waited for are named.
-NAMED = 3
+NAMES_MAX = 3
 # What goes on in a phase; an experiment of a plug-in has its name.
 DOES = {
     "pythons": "looking for interpreters",
@@ -54,7 +54,7 @@ class Progress:
         self.live = stream is not None and stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
         self.started = time.monotonic()
         self.event = Event(phase="connect", total=len(self.nodes))
-        self.trouble: list[str] = []
+        self.failures: list[str] = []
         self.stop = threading.Event()
         self.thread = threading.Thread(target=self._beat, daemon=True)
 
@@ -65,7 +65,7 @@ class Progress:
             self.silent.pop(event.node, None)
         self.event = event
         if event.node and event.text:
-            self.trouble.append(f"{clean(event.node, 60)} {clean(event.text, 40)}")
+            self.failures.append(f"{clean(event.node, 60)} {clean(event.text, 40)}")
 
     def __enter__(self) -> Self:
         if self.enabled:
@@ -95,10 +95,10 @@ class Progress:
         event = self.event
         does = DOES.get(event.phase) or clean(event.phase, 40)
         line = f"scan {self._clock()}  {does}{self._count(event)}{self._left(event)}"
-        if self.trouble:
-            line += f"  trouble: {', '.join(self.trouble[:3])}"
-            if len(self.trouble) > 3:
-                line += f" and {len(self.trouble) - 3} more"
+        if self.failures:
+            line += f"  trouble: {', '.join(self.failures[:3])}"
+            if len(self.failures) > 3:
+                line += f" and {len(self.failures) - 3} more"
         return line[: self._columns() - 1] if self.live else line
 
     def _count(self, event: Event) -> str:
@@ -107,7 +107,7 @@ class Progress:
         if event.phase in ("connect", "pythons"):
             done, total, names = event.done, event.total, tuple(self.silent)
         left = total - done
-        few = f"  waiting for {', '.join(clean(n, 60) for n in names)}" if 0 < left <= NAMED else ""
+        few = f"  waiting for {', '.join(clean(n, 60) for n in names)}" if 0 < left <= NAMES_MAX else ""
         return f" {done}/{total}{few if done else ''}" if total else ""
 
     @staticmethod

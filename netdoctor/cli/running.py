@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from netdoctor.transport.base import Transport
 
 
-def request_of(args: argparse.Namespace, said: dict[str, Any]) -> "tuple[ScanRequest, Report | None]":
+def request_of(args: argparse.Namespace, fields: dict[str, Any]) -> "tuple[ScanRequest, Report | None]":
     """What is asked for: with --last the last scan once more, whose report comes along."""
     from netdoctor.scanning import ScanRequest, kept_request, load_own, reread
 
     if not args.last:
-        return ScanRequest(**said), None
+        return ScanRequest(**fields), None
     if args.hosts:
         raise InputError("--last takes the hosts of the last report; leave the host list out")
     path = args.save or LAST
     report = load_own(path)
-    return reread(kept_request(report, said, path), report.run.replay), report
+    return reread(kept_request(report, fields, path), report.run.replay), report
 
 
 def saved_report(words: "Sequence[str] | None") -> Path | None:
@@ -61,11 +61,11 @@ def first_byte(path: Path) -> bytes:
         return b""
 
 
-def facts_asked(args: argparse.Namespace, said: dict[str, Any]) -> dict[str, Any]:
+def facts_asked(args: argparse.Namespace, fields: dict[str, Any]) -> dict[str, Any]:
     """What is asked of a saved report behind --facts. Raises InputError where hosts are named."""
     if args.hosts or args.last:
         raise InputError("--facts judges a saved report; leave the host list out")
-    return {name: value for name, value in said.items() if name not in ("facts", "via")}
+    return {name: value for name, value in fields.items() if name not in ("facts", "via")}
 
 
 def scanned(
@@ -88,7 +88,7 @@ def prepared(request: "ScanRequest", *, quiet: bool) -> "Plan":
     from netdoctor.facts.host import MEET
     from netdoctor.scanning import prepare
 
-    def made(transport: "Transport") -> None:
+    def announce(transport: "Transport") -> None:
         if request.via == MEET and not quiet:
             from netdoctor.scanning.meeting import awaited
 
@@ -99,7 +99,7 @@ def prepared(request: "ScanRequest", *, quiet: bool) -> "Plan":
 
     before = {n: signal.signal(n, leave) for n in _ending()}
     try:
-        return prepare(request, on_transport=made)
+        return prepare(request, on_transport=announce)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -15,8 +15,8 @@ from netdoctor.cli.options import (
     add_options,
     add_scan_arguments,
     count,
-    given,
     one_per_line,
+    request_fields,
     show_briefly,
 )
 from netdoctor.cli.parser import EXIT_BAD_INPUT, NAGIOS_UNKNOWN, Listed, columns
@@ -113,16 +113,16 @@ def _run(args: argparse.Namespace) -> int:
     from netdoctor.report.places import opened
     from netdoctor.scanning import live
 
-    said = given(args)
+    fields = request_fields(args)
     outputs = parse_outputs(args.output)
     if (saved := saved_report(args.facts)) is not None:
-        return _judge_saved(args, said, saved, opened(outputs, args.save, [(f"--facts {saved}", saved)]))
-    request, before = request_of(args, said)
+        return _judge_saved(args, fields, saved, opened(outputs, args.save, [(f"--facts {saved}", saved)]))
+    request, before = request_of(args, fields)
     outputs = opened(outputs, request.save, scanning.reads(request))
     if args.plan and request.via == MEET:
         raise InputError("--plan contacts nobody, and tasks say who they are when they call; leave it out")
     if args.tui and request.via == MEET:
-        return _shown(args, said, request, outputs)  # tasks call once
+        return _show_tui(args, fields, request, outputs)  # tasks call once
     plan = prepared(request, quiet=args.quiet)
     if args.plan:
         from netdoctor.cli.scan_plan import lines
@@ -131,7 +131,7 @@ def _run(args: argparse.Namespace) -> int:
         sys.stdout.write("".join(f"{line}\n" for line in lines(plan, width)))
         return 0
     if args.tui:
-        return _shown(args, said, request, outputs)
+        return _show_tui(args, fields, request, outputs)
     begun = scanning.opening(plan)
     outputs = live.begin(outputs, begun, redact=args.redact)
     started = time.monotonic()
@@ -140,32 +140,32 @@ def _run(args: argparse.Namespace) -> int:
         ended = 128 + (stopped or signal.SIGINT)
         took = time.monotonic() - started
         report = scanning.assemble(plan, outcome, took, interrupted_code=ended, begun=begun)
-        kept: Report | None = report
+        to_save: Report | None = report
         if before is not None:
-            report, kept = scanning.into(before, plan, outcome, report)
-        code = _deliver(args, report, outputs, request.save if kept else None, kept)
+            report, to_save = scanning.into(before, plan, outcome, report)
+        code = _deliver(args, report, outputs, request.save if to_save else None, to_save)
     return 128 + late[0] if late else code
 
 
-def _shown(
-    args: argparse.Namespace, said: dict[str, Any], request: "ScanRequest", outputs: "Sequence[Output]"
+def _show_tui(
+    args: argparse.Namespace, fields: dict[str, Any], request: "ScanRequest", outputs: "Sequence[Output]"
 ) -> int:
     """The scan in the TUI, and its report in what was asked for beside that."""
     from netdoctor.cli import tui
 
-    code, shown = tui.show(args, said, request)
-    if args.output and shown is not None:
-        _deliver(args, shown, outputs, None)
+    code, report = tui.show(args, fields, request)
+    if args.output and report is not None:
+        _deliver(args, report, outputs, None)
     return code
 
 
 def _judge_saved(
-    args: argparse.Namespace, said: dict[str, Any], source: Path, outputs: "Sequence[Output]"
+    args: argparse.Namespace, fields: dict[str, Any], source: Path, outputs: "Sequence[Output]"
 ) -> int:
     from netdoctor.report.save import load
     from netdoctor.scanning import judge_saved
 
-    report = judge_saved(load(source), facts_asked(args, said), source)
+    report = judge_saved(load(source), facts_asked(args, fields), source)
     return _deliver(args, report, outputs, args.save)
 
 
@@ -174,7 +174,7 @@ def _deliver(
     report: "Report",
     outputs: "Sequence[Output]",
     save: Path | None,
-    kept: "Report | None" = None,
+    saved: "Report | None" = None,
 ) -> int:
     """Save and print, and tell what could not be written. Returns the exit code. kept: as of deliver()."""
     from netdoctor.report.output import RenderOptions, deliver
@@ -187,10 +187,10 @@ def _deliver(
         json_detail=args.json_detail,
         pretty=args.pretty,
     )
-    code, troubles = deliver(report, outputs, options, save=save, saved=kept, redact=args.redact)
-    for trouble in troubles:
+    code, failures = deliver(report, outputs, options, save=save, saved=saved, redact=args.redact)
+    for failure in failures:
         try:
-            sys.stderr.write(f"netdoctor: {clean(trouble, 400)}\n")
+            sys.stderr.write(f"netdoctor: {clean(failure, 400)}\n")
         except OSError:
             break
     if args.exit_style == "nagios":

@@ -10,7 +10,7 @@ from netdoctor.scanning import Plan
 from netdoctor.text import clean
 
 # What differs from node to node though they are logged in to alike.
-_OWN = ("host", "address", "known_as")
+_PER_NODE = ("host", "address", "known_as")
 
 
 def lines(plan: Plan, width: int | None) -> Iterator[str]:
@@ -25,8 +25,8 @@ def lines(plan: Plan, width: int | None) -> Iterator[str]:
     yield ""
     yield from _logins(plan, width)
     yield ""
-    asked = "passive questions to each node (nothing is written, no CUDA context, no listener):"
-    yield from hung("facts that are judged:" if request.via == FILED else asked, "", width)
+    questions = "passive questions to each node (nothing is written, no CUDA context, no listener):"
+    yield from hung("facts that are judged:" if request.via == FILED else questions, "", width)
     yield from hung(", ".join(next(iter(scan.first_requests().values())).args["groups"]), "  ", width)
     if scan.plan:
         yield ""
@@ -40,11 +40,11 @@ def lines(plan: Plan, width: int | None) -> Iterator[str]:
         one = step.experiment
         title = "once more" if step.again else clean(one.title)
         lead = f"  {clean(one.name):<10} {one.cost:<10} at most {step.limit_s:>4.0f} s  "
-        yield from _beside(lead, title, width)
+        yield from _two_columns(lead, title, width)
     yield ""
     yield "checks, in order:"
     for check in plan.checks:
-        yield from _beside(f"  {check.id:<18} ", clean(check.title), width)
+        yield from _two_columns(f"  {check.id:<18} ", clean(check.title), width)
     if request.via == FILED:
         return
     yield ""
@@ -52,7 +52,7 @@ def lines(plan: Plan, width: int | None) -> Iterator[str]:
     yield from hung(last, "", width)
 
 
-def _beside(lead: str, text: str, width: int | None) -> list[str]:
+def _two_columns(lead: str, text: str, width: int | None) -> list[str]:
     return hung(text, lead, width, " " * len(lead))
 
 
@@ -61,15 +61,17 @@ def _logins(plan: Plan, width: int | None) -> Iterator[str]:
     groups: dict[tuple[tuple[str, str], ...], list[tuple[str, dict[str, Any]]]] = {}
     for target in plan.targets:
         how = plan.transport.describe(target)
-        alike = tuple((k, _word(v)) for k, v in how.items() if k not in _OWN and v not in (None, "", [], ()))
+        login = tuple(
+            (k, _word(v)) for k, v in how.items() if k not in _PER_NODE and v not in (None, "", [], ())
+        )
         if how.get("known_as") not in (None, how.get("host"), f"[{how.get('host')}]:{how.get('port')}"):
-            alike = (*alike, ("known_as", _word(how.get("known_as"))))
-        groups.setdefault(alike, []).append((target.id, how))
-    for alike, members in groups.items():
+            login = (*login, ("known_as", _word(how.get("known_as"))))
+        groups.setdefault(login, []).append((target.id, how))
+    for login, members in groups.items():
         nodes, hosts = [node for node, _ in members], [str(how.get("host", "")) for _, how in members]
-        said = [f"{k} {v}" for k, v in (*_where(nodes, hosts), *alike) if v]
+        parts = [f"{k} {v}" for k, v in (*_where(nodes, hosts), *login) if v]
         yield from hung(clean(fold(nodes, None), 100_000), "  ", width, "    ")
-        yield from hung(", ".join(said), "    ", width)
+        yield from hung(", ".join(parts), "    ", width)
 
 
 def _where(nodes: Sequence[str], hosts: Sequence[str]) -> list[tuple[str, str]]:

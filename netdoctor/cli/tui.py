@@ -11,9 +11,9 @@ from netdoctor.cli.crash import broken
 from netdoctor.cli.options import (
     add_save_arguments,
     add_scan_arguments,
-    given,
     lists_hosts,
     one_per_line,
+    request_fields,
     show_briefly,
 )
 from netdoctor.cli.parser import EXIT_BAD_INPUT
@@ -89,19 +89,19 @@ def run(args: argparse.Namespace) -> int:
         return EXIT_BAD_INPUT
     try:
         saved = _saved(args)
-        said = given(args)
+        fields = request_fields(args)
         if saved is None:
             from netdoctor.scanning import ScanRequest
 
             if not (args.hosts or args.local or args.via):
                 raise InputError("nothing to show: name a hosts file, hosts, a report, or --last")
-            return show(args, said, ScanRequest(**said))[0]
+            return show(args, fields, ScanRequest(**fields))[0]
         from netdoctor.report.save import load
 
-        said.pop("hosts", None)  # the report itself
+        fields.pop("hosts", None)  # the report itself
         if not args.no_save:
-            said["save"] = saved
-        return show(args, said, None, load(saved), saved)[0]
+            fields["save"] = saved
+        return show(args, fields, None, load(saved), saved)[0]
     except InputError as error:
         sys.stderr.write(one_per_line(str(error)))
         return EXIT_BAD_INPUT
@@ -130,7 +130,7 @@ def _first_byte(path: Path) -> bytes:
 
 def show(
     args: argparse.Namespace,
-    said: dict[str, Any],
+    fields: dict[str, Any],
     first: "ScanRequest | None",
     report: "Report | None" = None,
     path: Path | None = None,
@@ -143,8 +143,8 @@ def show(
         raise InputError(f"the TUI: {why}; netdoctor scan without --tui prints the report")
     from netdoctor.report.save import load
 
-    _check_places(args, said, first, path)
-    _check_expected(said)
+    _check_places(args, fields, first, path)
+    _check_expected(fields)
     from netdoctor.runner import ScanRunner
     from netdoctor.tui.app import NetdoctorApp
     from netdoctor.tui.runner import Request
@@ -154,7 +154,7 @@ def show(
     before = State(log=_causes(getattr(args, "log", ())))
     # Tasks call once: whoever came is who is shown.
     met = prepared(first, quiet=False) if first is not None and first.via == MEET else None
-    runner = ScanRunner(first, said, path, met)
+    runner = ScanRunner(first, fields, path, met)
     if report is not None:
         runner.adopt(report)
     app = NetdoctorApp(
@@ -178,14 +178,14 @@ def show(
         sys.stdout.write(text)
     for line in app.left_behind:
         sys.stderr.write(f"{line}\n")
-    shown = app.state.report
+    report_shown = app.state.report
     if not app.left_behind:
-        sys.stderr.write(_last_line(shown))
+        sys.stderr.write(_last_line(report_shown))
     if app.signal:
-        return 128 + app.signal, shown
-    if shown is None:
+        return 128 + app.signal, report_shown
+    if report_shown is None:
         return EXIT_BAD_INPUT if app.state.message else 130, None
-    return shown.verdict.exit_code, shown
+    return report_shown.verdict.exit_code, report_shown
 
 
 def _causes(names: "Sequence[str]") -> "tuple[Cause, ...]":
@@ -209,15 +209,15 @@ def _last_line(report: "Report | None") -> str:
 
 
 def _check_places(
-    args: argparse.Namespace, said: dict[str, Any], first: "ScanRequest | None", path: Path | None
+    args: argparse.Namespace, fields: dict[str, Any], first: "ScanRequest | None", path: Path | None
 ) -> None:
     """Raise InputError where what is written cannot be, or would replace what is read."""
     from netdoctor.report.places import check, keep_apart
     from netdoctor.scanning import reads
 
-    save, base = said.get("save"), getattr(args, "base", None)
-    named = {"--save": save, "--export": args.export}
-    writes = [(f"{flag} {file}", file) for flag, file in named.items() if file is not None]
+    save, base = fields.get("save"), getattr(args, "base", None)
+    by_flag = {"--save": save, "--export": args.export}
+    writes = [(f"{flag} {file}", file) for flag, file in by_flag.items() if file is not None]
     read = [*(reads(first) if first is not None else ()), *([(f"--base {base}", base)] if base else ())]
     if path is not None and path != save:
         read.append((f"the report {path}", path))
@@ -227,14 +227,14 @@ def _check_places(
             check(name, file)
 
 
-def _check_expected(said: dict[str, Any]) -> None:
+def _check_expected(fields: dict[str, Any]) -> None:
     """Raise InputError where --expect names a file with mistakes: no screen is needed to say that."""
-    expect = said.get("expect")
+    expect = fields.get("expect")
     if expect is not None and expect.name:
         from netdoctor.engine import registry
         from netdoctor.scanning import expecting
 
-        expecting.read(expect, registry.load(folders=said.get("checks_dir", ())).checks.values(), ())
+        expecting.read(expect, registry.load(folders=fields.get("checks_dir", ())).checks.values(), ())
 
 
 def _light(theme: str) -> bool:

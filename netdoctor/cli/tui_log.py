@@ -12,11 +12,11 @@ NOTHING = "Nothing in the logs was recognised, which says nothing about the job"
 
 def causes(names: Sequence[str]) -> tuple[Cause, ...]:
     """The causes that these logs admit, the likeliest first. Raises InputError."""
-    said = explain(names)
-    found = [_cause(number, reason) for number, reason in enumerate(said.reasons, 1)]
+    explanation = explain(names)
+    found = [_cause(number, reason) for number, reason in enumerate(explanation.reasons, 1)]
     if not found:
-        seen = tuple(_line(quote) for quote in said.unknown[:10])
-        found = [_of("nothing", 1, NOTHING, "unknown", seen=seen, confidence="")]
+        evidence = tuple(_line(quote) for quote in explanation.unknown[:10])
+        found = [_log_cause("nothing", 1, NOTHING, "unknown", seen=evidence, confidence="")]
     return tuple(found)
 
 
@@ -27,7 +27,7 @@ def _cause(number: int, reason: Reason) -> Cause:
     known = reason.known
     verify = ("netdoctor", "scan", "--last", "--only", ",".join(known.checks))
     who = next((quote for quote in reason.lines if quote.rank is not None or quote.host), None)
-    return _of(
+    return _log_cause(
         known.label,
         number,
         known.title,
@@ -42,7 +42,7 @@ def _cause(number: int, reason: Reason) -> Cause:
     )
 
 
-def _of(label: str, number: int, title: str, status: str, **more: object) -> Cause:
+def _log_cause(label: str, number: int, title: str, status: str, **more: object) -> Cause:
     fields = {"checks": (), "nodes": "", "node_list": (), **more}
     key = f"log:{label}"
     number += LOG_NUMBERS

@@ -1,6 +1,6 @@
 """From results to causes: findings that share a reason become one, and symptoms go under what explains them.
 
-Generic over what checks declare (`CauseHint.key`, `explains=`); no check is named here.
+Generic over what checks declare (`Cause.key`, `explains=`); no check is named here.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from netdoctor.check import Check
 from netdoctor.engine.judge import PROBLEMS, UNMEASURED, Attribution, Judgement, is_about_all
 from netdoctor.engine.registry import matches
 from netdoctor.facts.base import Why
-from netdoctor.model import CLUSTER, CONTROL, Action, CauseHint, Confidence, Finding, Fix, Status, nodes_of
+from netdoctor.model import CLUSTER, CONTROL, Action, Cause, Confidence, Finding, Fix, Status, nodes_of
 
 _CONFIDENCE = (Confidence.CERTAIN, Confidence.LIKELY, Confidence.SUSPECTED)
 # A node that is gone, or a scan that ended: whatever could not be told about it has that one reason.
@@ -30,13 +30,13 @@ class Group:
     key: str
     status: Status
     members: list[tuple[str, Finding]]
-    hints: list[CauseHint]
+    hints: list[Cause]
     explained: list[tuple[str, str]] = field(default_factory=list)
     blocked: list[tuple[str, str]] = field(default_factory=list)
     cells: list[tuple[str, str]] = field(default_factory=list)
 
     @cached_property
-    def distinct(self) -> tuple[CauseHint, ...]:
+    def distinct(self) -> tuple[Cause, ...]:
         """The hints, each once: thousands of pairs may share one object."""
         return tuple({id(hint): hint for hint in self.hints}.values())
 
@@ -100,7 +100,7 @@ class _Item:
 
     check_id: str
     finding: Finding
-    hint: CauseHint
+    hint: Cause
     group: int
 
 
@@ -157,9 +157,9 @@ def _items(judgement: Judgement) -> list[_Item]:
     return items
 
 
-def _default_hint(check: Check, finding: Finding) -> CauseHint:
+def _default_hint(check: Check, finding: Finding) -> Cause:
     where = "" if finding.target in (CLUSTER, CONTROL) else "{nodes}: "
-    return CauseHint(
+    return Cause(
         key=check.id if finding.status is Status.FAIL else f"{check.id}-{finding.status.value}",
         title=where + finding.summary.replace("{", "{{").replace("}", "}}"),
         culprits=nodes_of(finding.target) or (finding.target,),

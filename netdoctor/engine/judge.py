@@ -22,7 +22,7 @@ from netdoctor.model import (
     CLUSTER,
     CONFIG,
     CONTROL,
-    CauseHint,
+    Cause,
     Confidence,
     Finding,
     Status,
@@ -265,7 +265,7 @@ class _CheckRun:
             return
         self.cells[node] = Status.UNKNOWN
         key = f"{UNMEASURED}{why.value.replace('_', '-')}"
-        hint = CauseHint(key=key, title=_UNMEASURED[why], culprits=(node,))
+        hint = Cause(key=key, title=_UNMEASURED[why], culprits=(node,))
         self.findings.append(unknown(node, text or why.value.replace("_", " "), cause=hint))
 
     def put_not_compared(self) -> None:
@@ -284,7 +284,7 @@ class _CheckRun:
                     f"{one.name} {one.text} is expected by {one.place}, and could not be compared{why}",
                     expected=one.text,
                     expected_from=CONFIG,
-                    cause=CauseHint(key="expected-unseen", title=title, culprits=(node,)),
+                    cause=Cause(key="expected-unseen", title=title, culprits=(node,)),
                 )
             )
             if Status.UNKNOWN.rank > self.cells.get(node, Status.SKIP).rank:
@@ -313,7 +313,7 @@ class _CheckRun:
                 summary = f"check {name} ended with {type(error).__name__}: {_text_of(error)}"
             self.cells.update(dict.fromkeys(nodes, Status.UNKNOWN))
             target = nodes[0] if self.check.scope == "node" else CLUSTER
-            hint = CauseHint(key=key, title=title, culprits=tuple(culprits))
+            hint = Cause(key=key, title=title, culprits=tuple(culprits))
             self.findings.append(unknown(target, summary, cause=hint))
 
 
@@ -421,7 +421,7 @@ def _ask(check: Check, nodes: Sequence[str], run: _Run) -> tuple[Finding, ...]:
     findings = list(islice(check.function(**arguments), FINDINGS_AT_MOST + 1))
     if len(findings) > FINDINGS_AT_MOST:
         raise OverflowError(f"more than {FINDINGS_AT_MOST} findings")
-    trusted: dict[int, CauseHint] = {}
+    trusted: dict[int, Cause] = {}
     here = nodes[0] if check.scope == "node" else CLUSTER
     return tuple([valid(finding, here, run.known, trusted) for finding in findings])
 
@@ -486,7 +486,7 @@ class Attribution:
 
     def __init__(self, inside: Set[str]) -> None:
         self._inside = inside
-        self._done: dict[tuple[int, Status], CauseHint] = {}
+        self._done: dict[tuple[int, Status], Cause] = {}
 
     def has(self, finding: Finding) -> bool:
         """Whether a finding of this status with this very hint has coloured its culprits."""
@@ -509,7 +509,7 @@ class Attribution:
         return [node for node in ends if node in self._inside]
 
 
-def _culprit_nodes(hint: CauseHint) -> Iterator[str]:
+def _culprit_nodes(hint: Cause) -> Iterator[str]:
     return (node for culprit in hint.culprits for node in nodes_of(culprit))
 
 

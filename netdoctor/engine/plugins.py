@@ -13,7 +13,7 @@ from netdoctor.facts.base import Missing
 from netdoctor.measure.declare import Experiment, Product
 from netdoctor.model import (
     HERE,
-    CauseHint,
+    Cause,
     Confidence,
     Evidence,
     ExpectedFrom,
@@ -60,7 +60,7 @@ def bounded(work: Callable[[], None], limit_s: float) -> None:
     thread.join(limit_s)
 
 
-def valid(answer: object, here: str, known: frozenset[str], trusted: dict[int, CauseHint]) -> Finding:
+def valid(answer: object, here: str, known: frozenset[str], trusted: dict[int, Cause]) -> Finding:
     """The finding, if it is one about nodes that exist. Raises TypeError or ValueError.
 
     here: what was judged, for a finding that does not say. `trusted` holds the cause hints already looked at,
@@ -107,8 +107,8 @@ def valid(answer: object, here: str, known: frozenset[str], trusted: dict[int, C
 
 
 def _need_hint(hint: Any, known: frozenset[str]) -> None:
-    if not isinstance(hint, CauseHint) or not isinstance(hint.confidence, Confidence):
-        raise TypeError(f"a finding's cause is {type(hint).__name__}, not a whole CauseHint")
+    if not isinstance(hint, Cause) or not isinstance(hint.confidence, Confidence):
+        raise TypeError(f"a finding's cause is {type(hint).__name__}, not a whole Cause")
     hash(hint)  # everything in it is frozen, tuples and not lists
     _need_text(hint.key, "cause.key")
     _need_text(hint.title, "cause.title")

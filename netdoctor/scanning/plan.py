@@ -216,8 +216,8 @@ def inventory_of(request: ScanRequest, transport: Transport) -> Inventory:
     elif request.targets is not None:
         source = str(request.source or "")
         inventory = Inventory(targets=request.targets, format="last", source=source)
-    elif not request.hosts and (around := via.nodes(request, transport)) is not None:
-        inventory = around
+    elif not request.hosts and (found := via.nodes(request, transport)) is not None:
+        inventory = found
     elif not request.hosts:
         raise InputError("no hosts: name a hosts file, hosts, or --last (see netdoctor scan -h)")
     else:

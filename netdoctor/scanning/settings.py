@@ -110,7 +110,7 @@ class _Reader:
             nodes=nodes,
             reason=clean(reason or "", 300),
             until=until,
-            place=f"{clean(self.path.name, 60)}:{start}",
+            position=f"{clean(self.path.name, 60)}:{start}",
         )
 
     def nodes(self, one: dict[str, Any], start: int) -> frozenset[str] | None:

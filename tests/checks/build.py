@@ -24,7 +24,7 @@ from netdoctor.facts.paths import Path, Paths, Use
 from netdoctor.facts.places import Place, PlaceFacts
 from netdoctor.facts.software import EnvFacts, Job
 from netdoctor.facts.tuning import TuningFacts
-from netdoctor.model import CauseHint, Finding, Status, placed
+from netdoctor.model import Cause, Finding, Status, placed
 
 GIB = 1024**3
 MIB = 1024**2
@@ -372,6 +372,6 @@ def causes(findings: Iterable[Finding]) -> dict[str, set[str]]:
     return result
 
 
-def cause(findings: Iterable[Finding], key: str) -> CauseHint:
+def cause(findings: Iterable[Finding], key: str) -> Cause:
     """The first cause hint with this key."""
     return next(one.cause for one in findings if one.cause is not None and one.cause.key == key)

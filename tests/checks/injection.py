@@ -18,7 +18,7 @@ from types import FunctionType
 from typing import Any
 
 from netdoctor.engine.registry import load_builtin
-from netdoctor.model import CauseHint, Finding
+from netdoctor.model import Cause, Finding
 
 Place = tuple[str, ...]
 
@@ -62,7 +62,7 @@ def texts(value: Any, place: Place = ()) -> Iterator[tuple[Place, str]]:
     """Every text in facts, and in which field. Entries of one list, and those of all nodes, are alike."""
     if isinstance(value, str) and not isinstance(value, Enum):
         yield place, value
-    elif isinstance(value, CauseHint):
+    elif isinstance(value, Cause):
         return  # our own words, in a conclusion
     elif is_dataclass(value) and not isinstance(value, type):
         for one in fields(value):

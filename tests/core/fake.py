@@ -11,7 +11,7 @@ from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.host import HostFacts, Node, Session
 from netdoctor.facts.software import Job
 from netdoctor.inventory import Target
-from netdoctor.model import CLUSTER, CONTROL, CauseHint, Finding, fail, unknown
+from netdoctor.model import CLUSTER, CONTROL, Cause, Finding, fail, unknown
 from netdoctor.store import Store
 from netdoctor.transport import fake
 from tests.checks import build as healthy
@@ -63,8 +63,8 @@ def saying(check_id: str, *said: object, scope: str = "cluster", **options: Any)
     return make(function, **options)
 
 
-def hint(key: str, *culprits: str, title: str = "{nodes} {is} bad", **details: Any) -> CauseHint:
-    return CauseHint(key=key, title=title, culprits=culprits, **details)
+def hint(key: str, *culprits: str, title: str = "{nodes} {is} bad", **details: Any) -> Cause:
+    return Cause(key=key, title=title, culprits=culprits, **details)
 
 
 def targets(count: int) -> list[Target]:

@@ -39,7 +39,7 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> Script:
     """The folder with the script of a shell, and a hosts file."""
     folder = tmp_path_factory.mktemp("completion")
     (folder / "hosts.txt").write_text("n1\n")
-    found = list(completion.places())
+    found = list(completion.commands())
     for shell, make in (("bash", completion.bash), ("zsh", completion.zsh), ("fish", completion.fish)):
         (folder / shell).write_text("".join(f"{line}\n" for line in make(found)))
     return lambda shell: folder / shell
@@ -50,7 +50,7 @@ def needs(shell: str) -> pytest.MarkDecorator:
 
 
 def test_every_option_of_every_command_is_completed() -> None:
-    places = list(completion.places())
+    places = list(completion.commands())
     known = {place.path: {flag for one in place.options for flag in one.flags} for place in places}
     assert set(cli.COMMANDS) | {""} <= set(known)
     for command in cli.COMMANDS:

@@ -7,7 +7,7 @@ import pytest
 
 from netdoctor import cli
 from netdoctor.cli import completion, environ
-from netdoctor.cli.options import given
+from netdoctor.cli.options import request_fields
 from netdoctor.cli.parser import subcommands
 from netdoctor.errors import InputError
 from netdoctor.options import OPTIONS, Group, Option, ScanRequest
@@ -28,7 +28,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def scan(*words: str) -> dict[str, Any]:
-    return given(cli.build_parser("scan").parse_args(["scan", "n1", *words]))
+    return request_fields(cli.build_parser("scan").parse_args(["scan", "n1", *words]))
 
 
 def with_it(option: Option) -> ScanRequest:
@@ -60,7 +60,7 @@ def test_a_verify_command_repeats_it_or_the_table_says_why_not(option: Option) -
     if option.not_repeated:
         return
     beside = ["--meet", "29900"] if option.name == "tasks" else []
-    read = given(cli.build_parser("scan").parse_args([*words[1:], "--no-save", *beside]))
+    read = request_fields(cli.build_parser("scan").parse_args([*words[1:], "--no-save", *beside]))
     assert read[option.name] == EXAMPLES[option.name]
 
 
@@ -73,7 +73,7 @@ def test_what_a_report_keeps_keeps_the_rule_of_the_command_line(option: Option) 
 
 
 def test_completion_environment_and_pages_know_all_of_them() -> None:
-    places = {place.path: place for place in completion.places()}
+    places = {place.path: place for place in completion.commands()}
     flags = {flag for one in places["scan"].options for flag in one.flags}
     variables = environ.twins(subcommands(cli.build_parser("scan"))["scan"])
     page = (DOCS / "options.md").read_text("utf-8")

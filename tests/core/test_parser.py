@@ -7,7 +7,7 @@ import pytest
 
 from netdoctor import cli
 from netdoctor.cli import environ
-from netdoctor.cli.options import given
+from netdoctor.cli.options import request_fields
 from netdoctor.cli.parser import columns, fitting, subcommands, tree
 from netdoctor.options import OPTIONS
 from tests.core.test_options import EXAMPLES
@@ -104,7 +104,7 @@ def test_lists_take_commas_and_may_be_given_again() -> None:
     parser = cli.build_parser("scan")
     checks, nodes = "--only net.ports,net.mtu --only ssh.* --skip a,b,", "-n n1,n[2-3] -n n5"
     line = f"scan h {checks} {nodes} --packages torch --packages x,y"
-    said = given(parser.parse_args(line.split()))
+    said = request_fields(parser.parse_args(line.split()))
     assert said["only"] == ("net.ports", "net.mtu", "ssh.*")
     assert said["skip"] == ("a", "b")
     assert said["node"] == "n1,n[2-3],n5"

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from netdoctor.cli.explain_scan import measured as read
+from netdoctor.cli.explain_scan import measured_of as read
 from netdoctor.explain.joining import Measured, Proof, join
 from netdoctor.explain.knowledge import Knowledge, Known, Role
 from netdoctor.explain.model import Confidence, Explanation, Quote, Ranks, Reason

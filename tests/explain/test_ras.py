@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from netdoctor.agent.operations import ras as op_ras
-from netdoctor.cli.explain_ras import taken_apart
+from netdoctor.cli.explain_ras import split_endpoint
 from netdoctor.errors import InputError
 from netdoctor.explain import ras
 from netdoctor.explain.engine import explain
@@ -141,13 +141,13 @@ def test_hostile_and_damaged_answers_are_harmless(form: str):
     ],
 )
 def test_places_are_taken_apart(place: str, host: str, port: int):
-    assert taken_apart(place) == (host, port)
+    assert split_endpoint(place) == (host, port)
 
 
 @pytest.mark.parametrize("place", ["", ":28028", "gpu03:", "gpu03:0", "gpu03:65536", "gpu03:x", "a:1:2"])
 def test_what_is_no_place_is_refused(place: str):
     with pytest.raises(InputError, match="HOST:PORT"):
-        taken_apart(place)
+        split_endpoint(place)
 
 
 @contextlib.contextmanager

@@ -42,7 +42,7 @@ def line(i: int | str, age: float = 5.0, own: Task = SLURM, now: float = NOW, **
     node = i if isinstance(i, str) else clusters.name(i)
     facts = more.pop("facts", {"host": {"value": {"machine_id": f"m{i}", "boot_id": "b"}}})
     said = {"version": __version__, "session": PYTHON, "job": {}}
-    return encode(node, **{**said, "taken": stamp(now - age), "task": own, "facts": facts, **more})
+    return encode(node, **{**said, "collected_at": stamp(now - age), "task": own, "facts": facts, **more})
 
 
 def put(

@@ -270,14 +270,14 @@ def entries(draw: st.DrawFn) -> Suppression:
     cause = draw(KEYS | st.none()) if check else draw(KEYS)
     nodes = draw(st.none() | st.frozensets(st.sampled_from(NODES), min_size=1))
     until = draw(st.sampled_from([None, TODAY, ENDED]))
-    return Suppression(check=check, cause=cause, nodes=nodes, reason="x", until=until, place="t:1")
+    return Suppression(check=check, cause=cause, nodes=nodes, reason="x", until=until, position="t:1")
 
 
 SAID = st.lists(st.tuples(st.integers(0, 3), findings()), max_size=4)
 
 
 WORN = [fail("n1", "n1 is bad", cause=hint("worn", "n1")), unknown("n1", "?", cause=hint("worn", "n1"))]
-ALL = Suppression(check=("net.*",), reason="x", place="t:1")
+ALL = Suppression(check=("net.*",), reason="x", position="t:1")
 
 
 @given(SAID, st.lists(entries(), max_size=3))

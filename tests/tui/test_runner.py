@@ -62,13 +62,13 @@ def arguments(*words: str) -> argparse.Namespace:
 
 def scanning(*words: str) -> ScanRunner:
     """The runner of `netdoctor tui` on hosts."""
-    said = cli_options.given(arguments(*words))
+    said = cli_options.request_fields(arguments(*words))
     return ScanRunner(ScanRequest(**said), said)
 
 
 def showing(path: Path, report: Report, *words: str) -> ScanRunner:
     """The runner of `netdoctor tui` on a report in a file."""
-    runner = ScanRunner(None, {**cli_options.given(arguments(*words)), "save": path}, path)
+    runner = ScanRunner(None, {**cli_options.request_fields(arguments(*words)), "save": path}, path)
     runner.adopt(report)
     return runner
 

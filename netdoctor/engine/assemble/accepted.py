@@ -12,7 +12,7 @@ from netdoctor.check import Check
 from netdoctor.engine.diagnose import Group
 from netdoctor.engine.judge import Judgement, is_about_all
 from netdoctor.engine.registry import matches
-from netdoctor.model import CauseHint, Finding, Status, nodes_of
+from netdoctor.model import Cause, Finding, Status, nodes_of
 from netdoctor.report.model import Note, Suppressed
 
 _ACCEPTABLE, _UNKNOWN = (Status.FAIL, Status.WARN), Status.UNKNOWN
@@ -24,7 +24,7 @@ Cell = tuple[str, str]
 class Suppression:
     """One `[[suppress]]`. check: globs; cause: its key; at least one of the two. nodes: None for everywhere.
 
-    until: the last day on which it holds, None for no end. place: its file and line, for people.
+    until: the last day on which it holds, None for no end. position: its file and line, for people.
     """
 
     check: tuple[str, ...] = ()
@@ -32,9 +32,9 @@ class Suppression:
     nodes: frozenset[str] | None = None
     reason: str
     until: date | None = None
-    place: str
+    position: str
 
-    def covers(self, key: str, check_id: str, hint: CauseHint) -> bool:
+    def covers(self, key: str, check_id: str, hint: Cause) -> bool:
         """Whether it speaks of a finding of this check that belongs to the cause `key`."""
         if self.cause is not None and self.cause != key:
             return False
@@ -63,7 +63,7 @@ def accept(
     left, accepted, notes = list(groups), [], []
     for one in suppressions:
         if one.until is not None and one.until < today:
-            text = f"{one.place}: ended {one.until}, so it is not applied any more"
+            text = f"{one.position}: ended {one.until}, so it is not applied any more"
             notes.append(Note(level="warn", text=text))
             continue
         reasons: list[str] = []
@@ -75,14 +75,16 @@ def accept(
                 continue
             part, rest, why = _split(group, inside, one)
             if part is None:
-                reasons.append(f"{one.place}: not applied to {group.key}: {why}")
+                reasons.append(f"{one.position}: not applied to {group.key}: {why}")
                 continue
             found = True
             accepted.append(Accepted(one, part))
             left[number : number + 1] = [rest] if rest is not None else []
         notes += [Note(level="warn", text=text) for text in reasons]
         if not found and not reasons and _looked(one, judgement):
-            notes.append(Note(level="info", text=f"{one.place}: matches nothing that was found; it can go"))
+            notes.append(
+                Note(level="info", text=f"{one.position}: matches nothing that was found; it can go")
+            )
     return left, accepted, notes
 
 
@@ -117,7 +119,7 @@ def _split(group: Group, inside: Sequence[bool], one: Suppression) -> tuple[Grou
 
 
 def _part(
-    group: Group, members: Sequence[tuple[tuple[str, Finding], CauseHint]], nodes: Collection[str], ours: bool
+    group: Group, members: Sequence[tuple[tuple[str, Finding], Cause]], nodes: Collection[str], ours: bool
 ) -> Group:
     def select(cells: Sequence[Cell]) -> list[Cell]:
         return [cell for cell in cells if _is_about(cell, nodes) is ours]
@@ -133,7 +135,7 @@ def _part(
     )
 
 
-def _nodes(hints: Iterable[CauseHint]) -> set[str]:
+def _nodes(hints: Iterable[Cause]) -> set[str]:
     """The nodes, or else ``cluster`` or ``control``, that hints blame."""
     return {node for hint in hints for culprit in hint.culprits for node in nodes_of(culprit) or (culprit,)}
 

@@ -105,7 +105,7 @@ def _suppressed(one: Accepted, outcome: Outcome, context: Context) -> Suppressed
         node_list=cause.node_list,
         reason=one.by.reason,
         until=one.by.until.isoformat() if one.by.until else None,
-        place=one.by.place,
+        place=one.by.position,
         seen=cause.seen,
         held=cause.held,
     )
