@@ -151,38 +151,14 @@ def _wrapped(fact: Any) -> Any:
     return {"missing": fact} if isinstance(fact, Missing) else {"value": fact}
 
 
-class _Shape(msgspec.Struct):
-    node: dict[str, dict[str, msgspec.Raw]] = {}
-    cluster: dict[str, msgspec.Raw] = {}
-
-
 class Written(Facts):
-    """Those that stand in a report as JSON; one fact is made at a time."""
+    """Those that stand in a report as JSON."""
 
     def __init__(self, data: bytes, name: str) -> None:
         self._data, self._name = data, name
 
     def plain(self) -> dict[str, Any]:
-        return dict(self._read(dict[str, Any]))
-
-    def store(self) -> Store:
-        shape = self._read(_Shape)
-        decoded = Store()
-        for group, nodes in shape.node.items():
-            decoded.node[group] = {node: store.from_saved(group, self._one(raw)) for node, raw in nodes.items()}
-        for group, raw in shape.cluster.items():
-            decoded.cluster[group] = store.from_saved(group, self._one(raw))
-        return decoded
-
-    def cluster_fact(self, group: str) -> Any:
-        raw = self._read(_Shape).cluster.get(group)
-        return store.NOT_COLLECTED if raw is None else store.decode(group, self._one(raw))
-
-    def _one(self, raw: msgspec.Raw) -> Any:
-        return _decoded(raw, Any, self._name)
-
-    def _read(self, kind: Any) -> Any:
-        return _decoded(self._data, kind, self._name)
+        return dict(_decoded(self._data, dict[str, Any], self._name))
 
 
 def _decoded(data: msgspec.Raw | bytes, kind: Any, name: str) -> Any:

@@ -1,6 +1,5 @@
 """What was measured again of a report goes into it, beside what was not."""
 
-import os
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -8,13 +7,11 @@ from dataclasses import replace
 from netdoctor import store
 from netdoctor.check import Check
 from netdoctor.engine import registry
-from netdoctor.engine.assemble.context import Context
 from netdoctor.engine.assemble.report import build
 from netdoctor.engine.gathering import all_paths
 from netdoctor.engine.registry import Registry
 from netdoctor.engine.run import Outcome, judge_facts
 from netdoctor.facts.base import Missing, Why
-from netdoctor.facts.host import MEET
 from netdoctor.facts.software import PYTHON_PLACES, Job
 from netdoctor.inventory.nodeset import fold
 from netdoctor.options import OPTIONS
@@ -27,11 +24,10 @@ from netdoctor.scanning.reporting import (
     FROM_SHELL,
     REMARK_PREFIXES,
     SETTINGS,
+    context_of,
     held_against,
     remark_notes,
-    remote,
     rfc3339,
-    verify_prefix,
 )
 from netdoctor.store import Store
 
@@ -69,20 +65,15 @@ def merged(
     notes += [*not_judged(report, plan.known), *notes_with(report, RERUN)]
     notes.append(Note(level="info", text=f"{RERUN}{now}: {what} on {count}"))
     ids, before = [check.id for check in every], report.verdict.part
-    context = Context(
+    context = context_of(
+        request,
+        targets,
         part=part(plan.known, request, ids, len(nodes), len(targets), before=True) if before else None,
         run=replace(report.run, finished=now, replay=keep_request(request, targets)),
-        fail_on=request.fail_on,
-        strict=request.strict,
-        require=request.require,
         suppressions=plan.suppressions,
-        remote=remote(request, targets),
-        root_here=os.geteuid() == 0,
         version=report.tool.version,
         plugins=report.tool.plugins,
         notes=tuple(notes),
-        verify_prefix=verify_prefix(request),
-        verify_all_nodes=request.via == MEET,
     )
     return held_against(plan, build(again, context))
 

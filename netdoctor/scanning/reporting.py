@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 from netdoctor import __version__
 from netdoctor.engine.assemble.report import Context, Remote, build, check_records
@@ -104,23 +105,33 @@ def assemble(
         ended_by=outcome.ended_by,
         phases=tuple(Phase(name=name, duration_ms=round(s * 1000)) for name, s in outcome.phases),
     )
-    context = Context(
+    context = context_of(
+        request,
+        plan.targets,
         run=run,
-        fail_on=request.fail_on,
-        strict=request.strict,
-        require=request.require,
         suppressions=plan.suppressions,
         part=plan.part,
-        remote=remote(request, plan.targets),
-        root_here=os.geteuid() == 0,
-        version=__version__,
         plugins=_plugins(plan),
         notes=tuple(_notes(plan, outcome)),
-        verify_prefix=verify_prefix(request),
-        verify_all_nodes=request.via == MEET,  # all tasks of the job are started again
         interrupted_code=interrupted_code,
     )
     return held_against(plan, build(outcome, context))
+
+
+def context_of(request: ScanRequest, targets: Sequence[Target], **more: Any) -> Context:
+    """What a report says beside its results, by its request. more: the other fields of a Context, and others
+    instead of these."""
+    fields: dict[str, Any] = {
+        "fail_on": request.fail_on,
+        "strict": request.strict,
+        "require": request.require,
+        "remote": remote(request, targets),
+        "root_here": os.geteuid() == 0,
+        "version": __version__,
+        "verify_prefix": verify_prefix(request),
+        "verify_all_nodes": request.via == MEET,  # all tasks of the job are started again
+    }
+    return Context(**{**fields, **more})
 
 
 def held_against(plan: Plan, report: Report) -> Report:

@@ -1,15 +1,12 @@
 """The facts of a saved report, judged now. Contacts nobody."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from netdoctor import __version__
 from netdoctor.check import Check, Profile
 from netdoctor.engine import registry
-from netdoctor.engine.assemble.context import Context
 from netdoctor.engine.assemble.report import build
 from netdoctor.engine.registry import Registry
 from netdoctor.engine.run import judge_facts
@@ -29,8 +26,8 @@ from netdoctor.scanning.record import facts_of, kept_request
 from netdoctor.scanning.reporting import (
     FROM_SHELL,
     SETTINGS,
+    context_of,
     hardware_remarks,
-    remote,
     repeated,
     ssh_command,
 )
@@ -72,7 +69,9 @@ def judge_saved(report: Report, given: Mapping[str, Any], source: Path) -> Repor
             facts.cluster["baseline"] = rates
     outcome = judge_facts(facts, checks, judged, ended_by=report.run.ended_by)
     ids = [check.id for check in checks]
-    context = Context(
+    context = context_of(
+        request,
+        targets,
         part=part(known, request, ids, len(outcome.judgement.nodes), len(targets)),
         run=replace(
             report.run,
@@ -81,19 +80,14 @@ def judge_saved(report: Report, given: Mapping[str, Any], source: Path) -> Repor
             skipped=request.skip,
             ssh_command=ssh_command(request),
         ),
-        fail_on=request.fail_on,
-        strict=request.strict,
-        require=request.require,
         suppressions=suppressions,
-        remote=remote(request, targets),
-        root_here=os.geteuid() == 0,
-        version=__version__,
         notes=(
             *(n for prefix in (FROM_SHELL, SETTINGS, RERUN) for n in notes_with(report, prefix)),
             *not_judged(report, known),
             *hardware_remarks(facts),
         ),
         verify_prefix=("netdoctor", "scan", "--facts", str(source), *repeated_now(request, given)),
+        verify_all_nodes=False,
         interrupted_code=3,  # that scan was interrupted, this command was not: undecided
     )
     again_judged = build(outcome, context)

@@ -127,7 +127,7 @@ def test_a_node_that_cannot_be_logged_in_to_is_one_cause(lost: str) -> None:
     judgement, groups = scan(store)
     assert said(groups) == {"ssh-refused": ("fail", {lost})}
     assert judgement.cells["net.ports"][lost] is Status.BLOCKED
-    assert groups[0].held
+    assert groups[0].blocked
 
 
 def test_a_down_interface_accounts_for_what_follows() -> None:
