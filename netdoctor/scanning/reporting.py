@@ -118,20 +118,20 @@ def assemble(
     return held_against(plan, build(outcome, context))
 
 
-def context_of(request: ScanRequest, targets: Sequence[Target], **more: Any) -> Context:
-    """What a report says beside its results, by its request. more: the other fields of a Context, and others
-    instead of these."""
-    fields: dict[str, Any] = {
-        "fail_on": request.fail_on,
-        "strict": request.strict,
-        "require": request.require,
-        "remote": remote(request, targets),
-        "root_here": os.geteuid() == 0,
-        "version": __version__,
-        "verify_prefix": verify_prefix(request),
-        "verify_all_nodes": request.via == MEET,  # all tasks of the job are started again
-    }
-    return Context(**{**fields, **more})
+def context_of(request: ScanRequest, targets: Sequence[Target], run: Run, **more: Any) -> Context:
+    """What a report says beside its results, by its request. more: other fields of a Context."""
+    context = Context(
+        run=run,
+        fail_on=request.fail_on,
+        strict=request.strict,
+        require=request.require,
+        remote=remote(request, targets),
+        root_here=os.geteuid() == 0,
+        version=__version__,
+        verify_prefix=verify_prefix(request),
+        verify_all_nodes=request.via == MEET,  # all tasks of the job are started again
+    )
+    return replace(context, **more)
 
 
 def held_against(plan: Plan, report: Report) -> Report:
