@@ -1,4 +1,4 @@
-"""Files that a user names: read whole, without waiting for a pipe or a device, and not without end."""
+"""Files that a user names, read whole without waiting for a pipe or a device; and a file for a traceback."""
 
 import errno
 import os
@@ -29,3 +29,17 @@ def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
 
 def _no_file(path: str | os.PathLike[str]) -> OSError:
     return OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+
+
+def keep_traceback(text: str) -> str | None:
+    """Write a traceback to a temporary file and return its name; None where none can be written."""
+    import tempfile
+
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="netdoctor-", suffix=".traceback", delete=False, encoding="utf-8", errors="replace"
+        ) as file:
+            file.write(text)
+            return file.name
+    except OSError:
+        return None

@@ -28,7 +28,7 @@ from netdoctor.cli.options import (
     show_briefly,
 )
 from netdoctor.cli.parser import EXIT_BAD_INPUT, Listed
-from netdoctor.cli.running import facts_asked, prepared, request_of, saved_report, scanned, signals_noted
+from netdoctor.cli.running import examined, facts_asked, prepared, request_of, saved_report
 from netdoctor.errors import InputError
 from netdoctor.options import Group
 from netdoctor.report import LAST
@@ -371,11 +371,7 @@ def _examined(
     from netdoctor import scanning
     from netdoctor.scanning.gate import Act, decide
 
-    started = time.monotonic()
-    outcome, stopped = scanned(args, plan, ())
-    with signals_noted() as late:
-        took, ended = time.monotonic() - started, 128 + (stopped or signal.SIGINT)
-        report = scanning.assemble(plan, outcome, took, interrupted_code=ended)
+    with examined(args, plan, ()) as (report, outcome, late):
         decision = decide(report, rules)
         if decision.act is Act.EXCLUDE:  # files are written once, of the scan that decides
             outputs = [output for output in outputs if output.path is None]

@@ -4,6 +4,7 @@ import argparse
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -81,6 +82,20 @@ def scanned(
     ):
         outcome = plan.scan(live.listener(progress.update, outputs)).run(plan.transport)
     return outcome, stopped[0] if stopped else None
+
+
+@contextmanager
+def examined(
+    args: argparse.Namespace, plan: "Plan", outputs: "Sequence[Output]", begun: "Report | None" = None
+) -> "Iterator[tuple[Report, Outcome, list[int]]]":
+    """Run a scan; inside, its report is written: (report, outcome, signals that came meanwhile)."""
+    from netdoctor.scanning import assemble
+
+    started = time.monotonic()
+    outcome, stopped = scanned(args, plan, outputs)
+    with signals_noted() as late:
+        took, code = time.monotonic() - started, 128 + (stopped or signal.SIGINT)
+        yield assemble(plan, outcome, took, interrupted_code=code, begun=begun), outcome, late
 
 
 def prepared(request: "ScanRequest", *, quiet: bool) -> "Plan":

@@ -2,9 +2,7 @@
 
 import argparse
 import os
-import signal
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +18,7 @@ from netdoctor.cli.options import (
     show_briefly,
 )
 from netdoctor.cli.parser import EXIT_BAD_INPUT, NAGIOS_UNKNOWN, Listed, columns
-from netdoctor.cli.running import facts_asked, prepared, request_of, saved_report, scanned, signals_noted
+from netdoctor.cli.running import examined, facts_asked, prepared, request_of, saved_report
 from netdoctor.errors import InputError
 from netdoctor.facts.host import MEET
 from netdoctor.options import Group
@@ -134,15 +132,9 @@ def _run(args: argparse.Namespace) -> int:
         return _show_tui(args, fields, request, outputs)
     begun = scanning.opening(plan)
     outputs = live.begin(outputs, begun, redact=args.redact)
-    started = time.monotonic()
-    outcome, stopped = scanned(args, plan, outputs)
-    with signals_noted() as late:
-        ended = 128 + (stopped or signal.SIGINT)
-        took = time.monotonic() - started
-        report = scanning.assemble(plan, outcome, took, interrupted_code=ended, begun=begun)
-        to_save: Report | None = report
-        if before is not None:
-            report, to_save = scanning.into(before, plan, outcome, report)
+    with examined(args, plan, outputs, begun) as (scanned, outcome, late):
+        pair = (scanned, scanned) if before is None else scanning.into(before, plan, outcome, scanned)
+        report, to_save = pair
         code = _deliver(args, report, outputs, request.save if to_save else None, to_save)
     return 128 + late[0] if late else code
 

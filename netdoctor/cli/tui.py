@@ -17,10 +17,9 @@ from netdoctor.cli.options import (
     show_briefly,
 )
 from netdoctor.cli.parser import EXIT_BAD_INPUT
-from netdoctor.cli.running import prepared
+from netdoctor.cli.running import first_byte, prepared
 from netdoctor.errors import InputError
 from netdoctor.facts.host import MEET
-from netdoctor.files import read_regular
 from netdoctor.report import LAST
 
 if TYPE_CHECKING:
@@ -117,15 +116,11 @@ def _saved(args: argparse.Namespace) -> Path | None:
         return None
     path = Path(args.hosts[0])
     try:
-        if path.suffix == ".json" or (path.is_file() and _first_byte(path) == b"{"):
+        if path.suffix == ".json" or (path.is_file() and first_byte(path) == b"{"):
             return None if lists_hosts(path) else path
     except OSError:
         return None
     return None
-
-
-def _first_byte(path: Path) -> bytes:
-    return read_regular(path, 64).lstrip()[:1]
 
 
 def show(

@@ -14,8 +14,6 @@
 Which keys there are checks say (`expects=`). Mistakes are told all at once, with their lines.
 """
 
-import re
-import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,7 @@ from netdoctor.errors import InputError
 from netdoctor.facts.expected import Expectation, Expectations
 from netdoctor.inventory import Target
 from netdoctor.inventory.nodeset import expand
-from netdoctor.scanning.tomlfile import hint_for, load, quoted
+from netdoctor.scanning.tomlfile import KeyPath, Reader, load
 from netdoctor.text import clean
 
 MOST = 5000
@@ -35,8 +33,6 @@ GROUP = "nodes"
 # Who a group of nodes is: a node set of names, a group or a leaf of the hosts file.
 WHO = ("nodes", "group", "leaf")
 KINDS = {str: "a text in quotes", int: "a whole number", float: "a number", bool: "true or false"}
-_HEADER = re.compile(r"\s*\[(\[?)([^\]#]+)\]\]?\s*(?:#.*)?")
-_KEY = re.compile(r"""\s*((?:[A-Za-z0-9_.\s-]|"[^"]*"|'[^']*')+?)\s*=""")
 
 
 def keys_of(checks: Iterable[Check]) -> dict[str, type]:
@@ -47,10 +43,10 @@ def keys_of(checks: Iterable[Check]) -> dict[str, type]:
 def read(path: Path, checks: Collection[Check], targets: Sequence[Target]) -> Expectations:
     """What a file expects. checks: all there are; targets: the nodes as listed. Raises InputError."""
     tables, lines = load(path)
-    reader = _Reader(path, keys_of(checks), _lines_of_keys(lines), targets)
+    reader = _Reader(path, lines, keys_of(checks), targets)
     wishes = tuple(reader.all(tables))
     if len(wishes) > MOST:
-        reader.say(1, f"expects {len(wishes)} values, {MOST} are allowed")
+        reader.say((0, ()), f"expects {len(wishes)} values, {MOST} are allowed")
     if reader.wrong:
         raise InputError("\n".join(f"{path}: line {line}: {text}" for line, text in sorted(reader.wrong)))
     return Expectations(wishes=wishes)
@@ -62,59 +58,18 @@ def unused(expected: Expectations) -> list[str]:
     return [f"{position} expects something of nodes of which none is listed" for position in empty]
 
 
-KeyPath = tuple[int, tuple[str, ...]]  # which [[nodes]] from 1, 0 for none; and the words of a key
-
-
-def _lines_of_keys(lines: Sequence[str]) -> dict[KeyPath, int]:
-    """The line of each key and table."""
-    found: dict[KeyPath, int] = {}
-    group, above = 0, tuple[str, ...]()
-    for number, line in enumerate(lines, 1):
-        if header := _HEADER.fullmatch(line):
-            above = _words(header[2])
-            if header[1]:
-                group += above == (GROUP,)
-            elif above[:1] != (GROUP,):
-                group = 0  # a table of all nodes behind groups
-            above = above[1:] if group else above
-            found.setdefault((group, above), number)
-        elif key := _KEY.match(line):
-            words = (*above, *_words(key[1]))
-            for upto in range(1, len(words) + 1):
-                found.setdefault((group, words[:upto]), number)
-    return found
-
-
-def _words(key: str) -> tuple[str, ...]:
-    """``gpu.vbios."NVIDIA H100"`` as three words; none where it is no key."""
-    try:
-        table: Any = tomllib.loads(f"{key} = 0")
-    except tomllib.TOMLDecodeError:
-        return ()
-    words = []
-    while isinstance(table, dict):
-        ((word, table),) = table.items()
-        words.append(word)
-    return tuple(words)
-
-
-class _Reader:
-    """One file being read. Mistakes are gathered, so that all are told at once."""
-
+class _Reader(Reader):
     def __init__(
-        self, path: Path, keys: Mapping[str, type], lines: Mapping[KeyPath, int], targets: Sequence[Target]
+        self, path: Path, lines: Sequence[str], keys: Mapping[str, type], targets: Sequence[Target]
     ) -> None:
-        self.path = path
-        self.keys = keys
-        self.lines = lines
-        self.targets = targets
-        self.wrong: list[tuple[int, str]] = []
+        super().__init__(path, lines, GROUP)
+        self.keys, self.targets = keys, targets
 
     def all(self, tables: dict[str, Any]) -> Iterator[Expectation]:
         groups = tables.pop(GROUP, [])
         yield from self.table(tables, 0, (), None)
         if not isinstance(groups, list) or not all(isinstance(one, dict) for one in groups):
-            self.say(self.line((0, (GROUP,))), "write each group of nodes as a table of its own: [[nodes]]")
+            self.say((0, (GROUP,)), "write each group of nodes as a table of its own: [[nodes]]")
             groups = []
         for number, group in enumerate(groups, 1):
             nodes = self.members(group, number)
@@ -133,7 +88,7 @@ class _Reader:
                 for name, one, deeper in _leaves(value):
                     yield from self.expectation(named_key, one, (group, (*words, *deeper)), nodes, name)
             elif named_key in self.keys:
-                self.say(self.line(path), f"say of which one: {key}.NAME = ...")
+                self.say(path, f"say of which one: {key}.NAME = ...")
             elif key in self.keys and isinstance(value, dict):
                 for name, one in value.items():
                     yield from self.expectation(key, one, (group, (*words, name)), nodes, name)
@@ -143,63 +98,52 @@ class _Reader:
                 yield from self.table(value, group, words, nodes)
             elif isinstance(value, dict) and value:
                 for inner in value:
-                    self.unknown(f"{key}.{inner}", (group, (*words, inner)))
+                    self.unknown(f"{key}.{inner}", (group, (*words, inner)), sorted(self.keys))
             else:
-                self.unknown(key, path)
-
-    def unknown(self, key: str, path: KeyPath) -> None:
-        self.say(self.line(path), f"nobody knows {quoted(key)}{hint_for(key, sorted(self.keys))}")
+                self.unknown(key, path, sorted(self.keys))
 
     def expectation(
         self, key: str, value: Any, path: KeyPath, nodes: tuple[str, ...] | None, name: str = ""
     ) -> Iterator[Expectation]:
         """The expectation of a key, of the one thing with this name where it has one."""
-        kind, line = self.keys[key], self.line(path)
+        kind = self.keys[key]
         label = f"{key[:-1]}{clean(name, 60)}" if key.endswith(".*") else key
         values = value if isinstance(value, list) and kind is not bool else [value]
         if not values or not all(_is(one, kind) for one in values):
             more = "" if kind is bool else ", or a list of such"
-            self.say(line, f"{label} is {KINDS[kind]}{more}")
+            self.say(path, f"{label} is {KINDS[kind]}{more}")
             return
         texts = tuple(_text(one) for one in values)
         odd = [text for text in (*texts, name) if text != clean(text, VALUE_MAX) or not (text or not name)]
         if odd or "" in texts:
             text = f"{label} is empty, has more than {VALUE_MAX} characters, or some that none can see"
-            self.say(line, text)
+            self.say(path, text)
             return
-        position = f"{clean(self.path.name, 60)}:{line}"
+        position = f"{clean(self.path.name, 60)}:{self.line(path)}"
         yield Expectation(key=key, any_of=texts, place=position, nodes=nodes, of=name)
 
     def members(self, group: dict[str, Any], number: int) -> tuple[str, ...]:
         """The ids of a group's nodes, of those that are listed."""
         words = [word for word in WHO if word in group]
-        line = self.line((number, ()))
         if len(words) != 1:
-            self.say(line, "say which nodes, in one way: " + ", or ".join(f'{word} = "..."' for word in WHO))
+            self.say(
+                (number, ()),
+                "say which nodes, in one way: " + ", or ".join(f'{word} = "..."' for word in WHO),
+            )
             return ()
         word = words[0]
-        line = self.line((number, (word,)))
+        path = number, (word,)
         values = group[word] if isinstance(group[word], list) else [group[word]]
         if not values or not all(isinstance(one, str) and one.strip() for one in values):
-            self.say(line, f'{word} is a text in quotes, or a list: {word} = "..."')
+            self.say(path, f'{word} is a text in quotes, or a list: {word} = "..."')
             return ()
         names: set[str] = set()
         try:
             for one in values:
                 names.update(expand(one) if word == "nodes" else [one])
         except ValueError as error:
-            self.say(line, clean(str(error), 200))
+            self.say(path, clean(str(error), 200))
         return tuple(target.id for target in self.targets if names & _called(target, word))
-
-    def line(self, path: KeyPath) -> int:
-        """Where a key stands, else the table that it is in."""
-        group, words = path
-        while words and (group, words) not in self.lines:
-            words = words[:-1]
-        return self.lines.get((group, words), 1)
-
-    def say(self, line: int, text: str) -> None:
-        self.wrong.append((line, text))
 
 
 def _leaves(

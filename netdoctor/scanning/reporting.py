@@ -4,7 +4,6 @@ import math
 import os
 import platform
 import shlex
-import tempfile
 import time
 import uuid
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from netdoctor.engine.run import Outcome
 from netdoctor.facts.base import Missing
 from netdoctor.facts.host import MEET
 from netdoctor.facts.software import CALLING, PYTHON_PLACES, Job
+from netdoctor.files import keep_traceback
 from netdoctor.inventory import Target
 from netdoctor.inventory.nodeset import fold
 from netdoctor.options import OPTIONS, ScanRequest
@@ -153,7 +153,7 @@ def _notes(plan: Plan, outcome: Outcome) -> list[Note]:
     ]
     notes += [*_from_shell(plan.job), *_pythons(plan, outcome), *hardware_remarks(outcome.store)]
     notes += remark_notes(plan.transport.notes, REMARK_PREFIXES.get(plan.request.via, SETTINGS))
-    if outcome.judgement.tracebacks and (path := _keep_tracebacks(outcome.judgement.tracebacks)):
+    if outcome.judgement.tracebacks and (path := keep_traceback("\n".join(outcome.judgement.tracebacks))):
         notes.append(Note(level="warn", text=f"part of netdoctor itself crashed; tracebacks: {path}"))
     return notes
 
@@ -195,18 +195,6 @@ def remark_notes(remarks: Sequence[str], prefix: str = SETTINGS) -> list[Note]:
     if len(remarks) > REMARKS_AT_MOST:
         texts.append(f"{prefix}{len(remarks) - REMARKS_AT_MOST} more remarks like these")
     return [Note(level="warn", text=text) for text in texts]
-
-
-def _keep_tracebacks(tracebacks: Sequence[str]) -> str | None:
-    """Where the tracebacks of checks and experiments that crashed were written; None when nowhere."""
-    try:
-        with tempfile.NamedTemporaryFile(
-            "w", prefix="netdoctor-", suffix=".traceback", delete=False, encoding="utf-8", errors="replace"
-        ) as file:
-            file.write("\n".join(tracebacks))
-            return file.name
-    except OSError:
-        return None
 
 
 def rfc3339(stamp: float) -> str:

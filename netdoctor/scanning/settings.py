@@ -1,7 +1,6 @@
 """`netdoctor.toml` beside the hosts file: what the owners of a cluster accept and expect."""
 
-import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
@@ -14,7 +13,7 @@ from netdoctor.errors import InputError
 from netdoctor.inventory.nodeset import expand
 from netdoctor.inventory.reading import file_exists
 from netdoctor.options import OPTIONS, ScanRequest
-from netdoctor.scanning.tomlfile import hint_for, load, quoted
+from netdoctor.scanning.tomlfile import Reader, hint_for, load, quoted
 from netdoctor.text import clean
 
 NAME = "netdoctor.toml"
@@ -22,7 +21,6 @@ MOST = 1000
 _KEYS_OF_OPTIONS = tuple(name for name, one in OPTIONS.items() if one.in_settings)
 _TABLES = (*_KEYS_OF_OPTIONS, "suppress")
 _KEYS = ("check", "cause", "nodes", "reason", "until")
-_HEADER = re.compile(r"\s*\[\[\s*suppress\s*\]\]")
 
 
 def settings_path(request: ScanRequest) -> Path | None:
@@ -51,57 +49,49 @@ def read(path: Path | None, checks: Collection[Check]) -> Settings:
     return _Reader(path, lines, checks).read(tables)
 
 
-class _Reader:
-    """One file being read. Mistakes are gathered, so that all are told at once."""
-
+class _Reader(Reader):
     def __init__(self, path: Path, lines: Sequence[str], checks: Collection[Check]) -> None:
-        self.path = path
-        self.lines = lines
+        super().__init__(path, lines, "suppress")
         self.ids = [check.id for check in checks]
-        self.wrong: list[str] = []
 
     def read(self, tables: dict[str, Any]) -> Settings:
         for key in tables:
             if key not in _TABLES:
-                self.say(self.line_of(key, 0), f"nobody knows {quoted(key)}{hint_for(key, _TABLES)}")
+                self.unknown(key, (0, (key,)), _TABLES)
         listed = tables.get("suppress", [])
         if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
-            self.say(self.line_of("suppress", 0), "write each as a table of its own: [[suppress]]")
+            self.say((0, ("suppress",)), "write each as a table of its own: [[suppress]]")
             listed = []
         if len(listed) > MOST:
-            self.say(1, f"has {len(listed)} suppressions, {MOST} are allowed")
-        starts = [n for n, line in enumerate(self.lines, 1) if _HEADER.match(line)]
-        found = []
-        for number, one in enumerate(listed[:MOST]):
-            start = starts[number] if len(starts) == len(listed) else 1
-            found.append(self.suppression(one, start))
+            self.say((0, ()), f"has {len(listed)} suppressions, {MOST} are allowed")
+        found = [self.suppression(one, number) for number, one in enumerate(listed[:MOST], 1)]
         expect = self.string(tables, "expect", 0)
         if self.wrong:
-            raise InputError("\n".join(self.wrong))
+            raise InputError("\n".join(f"{self.path}: line {line}: {text}" for line, text in self.wrong))
         suppressions = tuple(one for one in found if one is not None)
         return Settings(suppressions=suppressions, expect=self.path.parent / expect if expect else None)
 
-    def suppression(self, one: dict[str, Any], start: int) -> Suppression | None:
+    def suppression(self, one: dict[str, Any], number: int) -> Suppression | None:
         before = len(self.wrong)
         for key in one:
             if key not in _KEYS:
-                self.say(self.line_of(key, start), f"nobody knows {quoted(key)}{hint_for(key, _KEYS)}")
-        checks = self.strings(one, "check", start)
+                self.unknown(key, (number, (key,)), _KEYS)
+        checks = self.strings(one, "check", number)
         for pattern in checks:
             if not any(matches(check, (pattern,)) for check in self.ids):
                 hint = hint_for(pattern, self.ids)
-                self.say(self.line_of("check", start), f"no check is called {quoted(pattern)}{hint}")
-        cause, reason = self.string(one, "cause", start), self.string(one, "reason", start)
+                self.say((number, ("check",)), f"no check is called {quoted(pattern)}{hint}")
+        cause, reason = self.string(one, "cause", number), self.string(one, "reason", number)
         if not checks and not cause and "check" not in one:
-            self.say(start, 'say what is accepted: check = "gpu.ecc", or cause = the key of one in JSON')
+            self.say(
+                (number, ()), 'say what is accepted: check = "gpu.ecc", or cause = the key of one in JSON'
+            )
         if not reason and not isinstance(one.get("reason"), bool | int | list):
-            self.say(start, 'say why: reason = "..." is required')
-        nodes = self.nodes(one, start)
+            self.say((number, ()), 'say why: reason = "..." is required')
+        nodes = self.nodes(one, number)
         until = one.get("until")
         if isinstance(until, datetime) or not isinstance(until, date | None):
-            self.say(
-                self.line_of("until", start), "until is a date without quotes, such as until = 2026-12-31"
-            )
+            self.say((number, ("until",)), "until is a date without quotes, such as until = 2026-12-31")
         if len(self.wrong) > before:
             return None
         return Suppression(
@@ -110,48 +100,29 @@ class _Reader:
             nodes=nodes,
             reason=clean(reason or "", 300),
             until=until,
-            position=f"{clean(self.path.name, 60)}:{start}",
+            position=f"{clean(self.path.name, 60)}:{self.line((number, ()))}",
         )
 
-    def nodes(self, one: dict[str, Any], start: int) -> frozenset[str] | None:
+    def nodes(self, one: dict[str, Any], number: int) -> frozenset[str] | None:
         names: set[str] = set()
-        for text in self.strings(one, "nodes", start):
+        for text in self.strings(one, "nodes", number):
             try:
                 names.update(expand(text))
             except ValueError as error:
-                self.say(self.line_of("nodes", start), clean(str(error), 200))
+                self.say((number, ("nodes",)), clean(str(error), 200))
         return frozenset(names) if "nodes" in one else None
 
-    def string(self, one: dict[str, Any], key: str, start: int) -> str | None:
+    def string(self, one: dict[str, Any], key: str, number: int) -> str | None:
         value = one.get(key)
         if value is None or (isinstance(value, str) and value.strip()):
             return value
-        self.say(self.line_of(key, start), f'{key} is a text in quotes: {key} = "..."')
+        self.say((number, (key,)), f'{key} is a text in quotes: {key} = "..."')
         return None
 
-    def strings(self, one: dict[str, Any], key: str, start: int) -> tuple[str, ...]:
+    def strings(self, one: dict[str, Any], key: str, number: int) -> tuple[str, ...]:
         value = one.get(key, [])
         listed = value if isinstance(value, list) else [value]
         if (key in one and not listed) or not all(isinstance(text, str) and text for text in listed):
-            self.say(
-                self.line_of(key, start), f'{key} is a text in quotes, or a list: {key} = ["...", "..."]'
-            )
+            self.say((number, (key,)), f'{key} is a text in quotes, or a list: {key} = ["...", "..."]')
             return ()
         return tuple(listed)
-
-    def say(self, line: int, text: str) -> None:
-        self.wrong.append(f"{self.path}: line {line}: {text}")
-
-    def line_of(self, key: str, start: int) -> int:
-        """Where a key of the table that begins in this line stands, else where the table does."""
-        pattern = re.compile(rf"""\s*[\["']*\s*{re.escape(key)}\s*["'\]]*\s*(=|\.|\Z|#)""")
-        for number, line in self.table(start):
-            if pattern.match(line):
-                return number
-        return max(start, 1)
-
-    def table(self, start: int) -> Iterator[tuple[int, str]]:
-        for number, line in enumerate(self.lines[start:], start + 1):
-            if start and _HEADER.match(line):
-                return
-            yield number, line
