@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -175,35 +176,26 @@ FILE_ITSELF = "it says where the report goes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """An option, which is called as its field: ``--write-test`` is `write_test`.
-
-    short: ``-p``. rule: what may stand behind it; None for a switch. many: it is given again for further
-    values; joined: also, and they make one text with commas; open_ended: several words may follow at once.
-    negatable: ``--no-…`` takes it back. everyday: `scan -h` shows it. not_kept: why --last asks for it no
-    more; not_repeated: why the command that verifies a fix leaves it out where no report was saved.
-    reaches: it says how nodes are reached. decides: what it is called where it decides which programs run
-    and who is trusted. asks_nodes: it needs an answer of nodes, which a saved report may not hold.
-    in_settings: netdoctor.toml has it too.
-    """
+    """An option, which is called as its field: ``--write-test`` is `write_test`."""
 
     name: str
     group: Group
     help: str
-    short: str = ""
-    rule: Rule | None = TEXT
+    short: str = ""  # ``-p``
+    rule: Rule | None = TEXT  # what may stand behind it; None for a switch
     metavar: str | None = None
     choices: tuple[str, ...] = ()
-    many: bool = False
-    joined: bool = False
-    open_ended: bool = False
-    negatable: bool = False
-    everyday: bool = False
-    not_kept: str = ""
-    not_repeated: str = ""
-    reaches: bool = False
-    decides: str = ""
-    asks_nodes: bool = False
-    in_settings: bool = False
+    many: bool = False  # it is given again for further values
+    joined: bool = False  # also, and they make one text with commas
+    open_ended: bool = False  # several words may follow at once
+    negatable: bool = False  # ``--no-…`` takes it back
+    everyday: bool = False  # `scan -h` shows it
+    not_kept: str = ""  # why --last asks for it no more
+    not_repeated: str = ""  # why the command that verifies a fix leaves it out where no report was saved
+    reaches: bool = False  # it says how nodes are reached
+    decides: str = ""  # what it is called where it decides which programs run and who is trusted
+    asks_nodes: bool = False  # it needs an answer of nodes, which a saved report may not hold
+    in_settings: bool = False  # netdoctor.toml has it too
 
     @property
     def flag(self) -> str:
@@ -262,6 +254,11 @@ def option(group: Group, help: str, default: Any = None, **how: Any) -> Any:
     return field(default=default, metadata={"option": (group, help, how)})
 
 
+hosts_option, login_option, look_option, job_option, bounds_option, tasks_option, output_option = (
+    partial(option, group) for group in Group
+)
+
+
 class Selection(NamedTuple):
     """Which checks, by globs on their ids, and which nodes, by a node-set expression; None for all."""
 
@@ -285,72 +282,46 @@ class ScanRequest:
     # Of the shell that the job would be launched from.
     environ: Mapping[str, str] = field(default_factory=dict)
 
-    format: str = option(
-        Group.HOSTS,
-        "how to read the host list (default: detect it)",
-        "auto",
-        metavar="FORMAT",
-        not_kept=LISTED,
+    format: str = hosts_option(
+        "how to read the host list (default: detect it)", "auto", metavar="FORMAT", not_kept=LISTED
     )
-    local: bool = option(
-        Group.HOSTS, "this machine only, without SSH", default=False, rule=None, everyday=True
-    )
-    via: str = option(
-        Group.HOSTS,
+    local: bool = hosts_option("this machine only, without SSH", default=False, rule=None, everyday=True)
+    via: str = hosts_option(
         "what reaches the nodes (default: ssh); slurm: srun; ray: a Ray cluster",
         "ssh",
         choices=VIAS,
         everyday=True,
         reaches=True,
     )
-    ray_address: str | None = option(
-        Group.HOSTS,
-        "the Ray cluster (default: RAY_ADDRESS, or the one around)",
-        metavar="H:P",
-        reaches=True,
+    ray_address: str | None = hosts_option(
+        "the Ray cluster (default: RAY_ADDRESS, or the one around)", metavar="H:P", reaches=True
     )
-    ray_python: str | None = option(
-        Group.HOSTS,
+    ray_python: str | None = hosts_option(
         "an interpreter with the cluster's Ray (default: that of `ray`)",
         rule=PYTHON,
         metavar="PATH",
         reaches=True,
     )
-    partition: str | None = option(
-        Group.HOSTS, "of Slurm: where --via slurm asks for nodes", rule=PARTITION, metavar="P"
+    partition: str | None = hosts_option(
+        "of Slurm: where --via slurm asks for nodes", rule=PARTITION, metavar="P"
     )
 
-    ssh_config: Path | None = option(
-        Group.LOGIN,
-        "instead of ~/.ssh/config",
-        rule=FILE,
-        metavar="FILE",
-        reaches=True,
-        decides="ssh config",
+    ssh_config: Path | None = login_option(
+        "instead of ~/.ssh/config", rule=FILE, metavar="FILE", reaches=True, decides="ssh config"
     )
-    ssh_user: str | None = option(
-        Group.LOGIN, "login user", rule=USER, metavar="U", everyday=True, reaches=True
+    ssh_user: str | None = login_option("login user", rule=USER, metavar="U", everyday=True, reaches=True)
+    ssh_port: int | None = login_option("SSH port", rule=PORT, metavar="N", reaches=True)
+    ssh_key: Path | None = login_option(
+        "private key file", rule=FILE, metavar="F", everyday=True, reaches=True, decides="key"
     )
-    ssh_port: int | None = option(Group.LOGIN, "SSH port", rule=PORT, metavar="N", reaches=True)
-    ssh_key: Path | None = option(
-        Group.LOGIN,
-        "private key file",
-        rule=FILE,
-        metavar="F",
-        everyday=True,
-        reaches=True,
-        decides="key",
-    )
-    known_hosts: Path | None = option(
-        Group.LOGIN,
+    known_hosts: Path | None = login_option(
         "instead of the known_hosts of the config",
         rule=FILE,
         metavar="FILE",
         reaches=True,
         decides="known hosts",
     )
-    jump: str | None = option(
-        Group.LOGIN,
+    jump: str | None = login_option(
         "jump host: [user@]host[:port], several with commas",
         rule=JUMP,
         metavar="H",
@@ -358,8 +329,7 @@ class ScanRequest:
         reaches=True,
         decides="jump host",
     )
-    accept_new: bool = option(
-        Group.LOGIN,
+    accept_new: bool = login_option(
         "learn unknown host keys (never changed ones)",
         default=False,
         rule=None,
@@ -368,8 +338,7 @@ class ScanRequest:
         not_kept=TRUST,
         not_repeated="the keys have been learned by then",
     )
-    python: str | None = option(
-        Group.LOGIN,
+    python: str | None = login_option(
         "the job's interpreter on the nodes (default: python3); auto: one with torch that they have",
         rule=PYTHON,
         metavar="PATH",
@@ -377,8 +346,7 @@ class ScanRequest:
         decides="interpreter",
     )
 
-    profile: str = option(
-        Group.LOOK,
+    profile: str = look_option(
         "quick: passive; launch (default): + ports, clock, path MTU, packet loss, and a short all-reduce, "
         "for which torch starts on idle GPUs; full: + TCP and torch rates of pairs",
         "launch",
@@ -387,8 +355,7 @@ class ScanRequest:
         everyday=True,
         not_repeated=NAMES_CHECKS,
     )
-    only: tuple[str, ...] = option(
-        Group.LOOK,
+    only: tuple[str, ...] = look_option(
         "checks to run; repeatable",
         (),
         short="-c",
@@ -398,8 +365,7 @@ class ScanRequest:
         everyday=True,
         not_repeated=NAMES_CHECKS,
     )
-    skip: tuple[str, ...] = option(
-        Group.LOOK,
+    skip: tuple[str, ...] = look_option(
         "checks to leave out; repeatable",
         (),
         rule=GLOBS,
@@ -408,8 +374,7 @@ class ScanRequest:
         everyday=True,
         not_repeated=NAMES_CHECKS,
     )
-    also: tuple[str, ...] = option(
-        Group.LOOK,
+    also: tuple[str, ...] = look_option(
         "checks beside those of the profile: ssh.mesh, env.login; repeatable",
         (),
         rule=GLOBS,
@@ -417,8 +382,7 @@ class ScanRequest:
         many=True,
         not_repeated=NAMES_CHECKS,
     )
-    node: str | None = option(
-        Group.LOOK,
+    node: str | None = look_option(
         "judge only these nodes (their peers are still contacted): gpu[01-04],gpu09; repeatable",
         short="-n",
         metavar="EXPR",
@@ -426,54 +390,41 @@ class ScanRequest:
         everyday=True,
         not_repeated=NAMES_CHECKS,
     )
-    baseline: Path | None = option(
-        Group.LOOK,
+    baseline: Path | None = look_option(
         "a baseline (netdoctor baseline), or a saved report, to hold bandwidths and causes against",
         rule=FILE,
         metavar="NAME",
     )
-    expect: Path | None = option(
-        Group.LOOK,
+    expect: Path | None = look_option(
         "what nodes should have, instead of what most have (netdoctor expect writes one); '' for none",
         rule=FILE,
         metavar="FILE",
         in_settings=True,
     )
-    suppress: Path | None = option(
-        Group.LOOK,
+    suppress: Path | None = look_option(
         "what is accepted, and why (default: netdoctor.toml beside the hosts file); '' accepts nothing",
         rule=FILE,
         metavar="FILE",
     )
-    checks_dir: tuple[Path, ...] = option(
-        Group.LOOK,
-        "more checks; repeatable",
-        (),
-        rule=FILE,
-        metavar="DIR",
-        many=True,
-        not_kept=NAMED_EACH_TIME,
+    checks_dir: tuple[Path, ...] = look_option(
+        "more checks; repeatable", (), rule=FILE, metavar="DIR", many=True, not_kept=NAMED_EACH_TIME
     )
 
-    env_file: Path | None = option(
-        Group.JOB, "environment that the job will get", rule=FILE, metavar="F", everyday=True, asks_nodes=True
+    env_file: Path | None = job_option(
+        "environment that the job will get", rule=FILE, metavar="F", everyday=True, asks_nodes=True
     )
-    master_port: int | None = option(
-        Group.JOB, "rendezvous port (default: MASTER_PORT, 29500)", rule=PORT, metavar="N"
+    master_port: int | None = job_option(
+        "rendezvous port (default: MASTER_PORT, 29500)", rule=PORT, metavar="N"
     )
-    launcher: str | None = option(
-        Group.JOB,
+    launcher: str | None = job_option(
         f"what starts the job ({', '.join(LAUNCHERS)}): trouble that it does not meet becomes a warning",
         choices=LAUNCHERS,
         metavar="NAME",
         everyday=True,
     )
-    image: str | None = option(
-        Group.JOB, "the job's container image: one digest on all nodes", metavar="NAME"
-    )
-    backend: str | None = option(Group.JOB, "the job's only backend (default: any may be)", choices=BACKENDS)
-    packages: str = option(
-        Group.JOB,
+    image: str | None = job_option("the job's container image: one digest on all nodes", metavar="NAME")
+    backend: str | None = job_option("the job's only backend (default: any may be)", choices=BACKENDS)
+    packages: str = job_option(
         "distributions that must be equal, and their versions: 'torch==2.6.0,vllm>=0.8'; @FILE is "
         "--requirements FILE",
         "",
@@ -481,15 +432,10 @@ class ScanRequest:
         joined=True,
         asks_nodes=True,
     )
-    requirements: Path | None = option(
-        Group.JOB,
-        "a requirements file of pip's that nodes must meet",
-        rule=FILE,
-        metavar="FILE",
-        asks_nodes=True,
+    requirements: Path | None = job_option(
+        "a requirements file of pip's that nodes must meet", rule=FILE, metavar="FILE", asks_nodes=True
     )
-    path: tuple[str, ...] = option(
-        Group.JOB,
+    path: tuple[str, ...] = job_option(
         "code, data or a model on the nodes: that it is there, the same, and shared; repeatable",
         (),
         rule=NODE_PATH,
@@ -497,8 +443,7 @@ class ScanRequest:
         many=True,
         asks_nodes=True,
     )
-    write_test: tuple[str, ...] = option(
-        Group.JOB,
+    write_test: tuple[str, ...] = job_option(
         "a folder that all nodes share and write to: each writes a hidden file of 4 KiB there, others read "
         "it, and it is removed; repeatable",
         (),
@@ -507,8 +452,7 @@ class ScanRequest:
         many=True,
         asks_nodes=True,
     )
-    reach: tuple[str, ...] = option(
-        Group.JOB,
+    reach: tuple[str, ...] = job_option(
         "every node asks this for its head, by its name, proxy and CAs; repeatable, no password is sent",
         (),
         rule=URL,
@@ -517,36 +461,23 @@ class ScanRequest:
         asks_nodes=True,
     )
 
-    parallel: int = option(
-        Group.BOUNDS,
-        "logins at once (512)",
-        512,
-        short="-j",
-        rule=COUNT,
-        metavar="N",
-        not_repeated=ONE_CHECK,
+    parallel: int = bounds_option(
+        "logins at once (512)", 512, short="-j", rule=COUNT, metavar="N", not_repeated=ONE_CHECK
     )
-    timeout: float = option(
-        Group.BOUNDS, "seconds per node (30)", 30.0, rule=SECONDS, metavar="S", not_repeated=ONE_CHECK
+    timeout: float = bounds_option(
+        "seconds per node (30)", 30.0, rule=SECONDS, metavar="S", not_repeated=ONE_CHECK
     )
-    deadline: float | None = option(
-        Group.BOUNDS,
-        "seconds for the whole run",
-        rule=SECONDS,
-        metavar="S",
-        everyday=True,
-        not_repeated=ONE_CHECK,
+    deadline: float | None = bounds_option(
+        "seconds for the whole run", rule=SECONDS, metavar="S", everyday=True, not_repeated=ONE_CHECK
     )
-    budget: float | None = option(
-        Group.BOUNDS,
+    budget: float | None = bounds_option(
         "seconds for bandwidth experiments (launch 20, full 120)",
         rule=SECONDS,
         metavar="S",
         not_repeated=ONE_CHECK,
     )
 
-    facts: tuple[str, ...] = option(
-        Group.TASKS,
+    facts: tuple[str, ...] = tasks_option(
         "a saved report, judged again offline; or what netdoctor facts wrote in a job's tasks: folders, "
         "files, 'patterns*'; hosts, named before it, say who must have written",
         (),
@@ -555,39 +486,31 @@ class ScanRequest:
         open_ended=True,
         everyday=True,
     )
-    facts_age: float = option(
-        Group.TASKS, "older facts do not count (3600)", 3600.0, rule=SECONDS, metavar="S"
+    facts_age: float = tasks_option("older facts do not count (3600)", 3600.0, rule=SECONDS, metavar="S")
+    facts_nodes: int | None = tasks_option("so many nodes have to have written", rule=NODES, metavar="N")
+    facts_uid: int | None = tasks_option(
+        "take files of this user, too", rule=USER_ID, metavar="UID", not_kept=TRUST
     )
-    facts_nodes: int | None = option(
-        Group.TASKS, "so many nodes have to have written", rule=NODES, metavar="N"
-    )
-    facts_uid: int | None = option(
-        Group.TASKS, "take files of this user, too", rule=USER_ID, metavar="UID", not_kept=TRUST
-    )
-    facts_job: str | None = option(Group.TASKS, "of several that wrote (default: the newest)", metavar="JOB")
-    meet: str | None = option(
-        Group.TASKS,
+    facts_job: str | None = tasks_option("of several that wrote (default: the newest)", metavar="JOB")
+    meet: str | None = tasks_option(
         "wait for tasks that run netdoctor facts --meet: at a PORT, or by a folder that all see",
         metavar="PLACE",
     )
-    tasks: int | None = option(Group.TASKS, "how many of them, one a node", rule=NODES, metavar="N")
-    secret_file: Path | None = option(
-        Group.TASKS,
+    tasks: int | None = tasks_option("how many of them, one a node", rule=NODES, metavar="N")
+    secret_file: Path | None = tasks_option(
         "file with the secret that both sides have (default: NETDOCTOR_MEET_SECRET)",
         rule=FILE,
         metavar="FILE",
     )
 
-    fail_on: str = option(
-        Group.OUTPUT,
+    fail_on: str = output_option(
         "what makes the exit code",
         "fail",
         choices=("fail", "warn", "never"),
         everyday=True,
         not_repeated=OWN_VERDICT,
     )
-    strict: bool = option(
-        Group.OUTPUT,
+    strict: bool = output_option(
         "READY only where nothing was left out that could have been examined: --require of all families",
         default=False,
         rule=None,
@@ -595,8 +518,7 @@ class ScanRequest:
         everyday=True,
         not_repeated=OWN_VERDICT,
     )
-    require: tuple[str, ...] = option(
-        Group.OUTPUT,
+    require: tuple[str, ...] = output_option(
         "families of checks (sw, gpu, bw, ...): what could have been examined there and was not leaves the "
         "verdict UNDECIDED; '' takes it back",
         (),
@@ -605,8 +527,7 @@ class ScanRequest:
         many=True,
         not_repeated=OWN_VERDICT,
     )
-    save: Path | None = option(
-        Group.OUTPUT,
+    save: Path | None = output_option(
         f"save the report here (default: {LAST})",
         LAST,
         rule=FILE,

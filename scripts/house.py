@@ -194,7 +194,7 @@ def modules_of_options() -> dict[str, set[str]]:
         if isinstance(node, ast.AnnAssign)
         and isinstance(node.target, ast.Name)
         and isinstance(node.value, ast.Call)
-        and getattr(node.value.func, "id", "") == "option"
+        and getattr(node.value.func, "id", "").endswith("option")
     ]
     found: dict[str, set[str]] = {name: {"netdoctor.options"} for name in fields if "_" in name}
     for module, path in modules().items():
