@@ -33,10 +33,10 @@ complete -F _netdoctor netdoctor
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """follows: ``none``, ``file``, ``words`` (one of them), ``list`` (some, with commas) or ``text``."""
+    """An option of a command."""
 
     flags: tuple[str, ...]
-    follows: str
+    follows: str  # ``none``, ``file``, ``words`` (one of them), ``list`` (some, with commas) or ``text``
     words: tuple[str, ...]
     help: str
 

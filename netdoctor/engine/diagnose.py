@@ -21,17 +21,15 @@ _ENDINGS = tuple(UNMEASURED + why.value for why in (Why.LOST, Why.JUMP, Why.STOP
 
 @dataclass
 class Group:
-    """Findings that share one cause. members: (check id, finding) in check order, with their hints.
-
-    explained: (check id, target) of symptoms that went under this cause. held: (check id, node) cells that
-    are blocked behind it. cells: (check id, node) whose letter comes from its members or symptoms.
-    """
+    """Findings that share one cause."""
 
     key: str
     status: Status
-    members: list[tuple[str, Finding]]
-    hints: list[Cause]
+    members: list[tuple[str, Finding]]  # (check id, finding) in check order
+    hints: list[Cause]  # of each member
+    # (check id, target) of symptoms that went under this cause.
     explained: list[tuple[str, str]] = field(default_factory=list)
+    # (check id, node) of cells that are blocked behind it, and whose letter comes from members or symptoms.
     blocked: list[tuple[str, str]] = field(default_factory=list)
     cells: list[tuple[str, str]] = field(default_factory=list)
 
@@ -96,12 +94,12 @@ class Group:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Item:
-    """One finding on its way to a cause. group: index of the causes by key."""
+    """One finding on its way to a cause."""
 
     check_id: str
     finding: Finding
     hint: Cause
-    group: int
+    group: int  # index of the causes by key
 
 
 def diagnose(judgement: Judgement) -> list[Group]:

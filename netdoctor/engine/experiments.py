@@ -30,16 +30,12 @@ for _module in pkgutil.iter_modules(netdoctor.measure.__path__):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One experiment of a scan.
-
-    seconds: its part of the budget, by group that is wanted. limit_s: the longest it may take, also with what
-    others leave it of theirs. again: for the second time.
-    """
+    """One experiment of a scan."""
 
     experiment: Experiment
-    seconds: Mapping[str, float]
-    limit_s: float
-    again: bool = False
+    seconds: Mapping[str, float]  # its part of the budget, by group that is wanted
+    limit_s: float  # the longest it may take, also with what others leave it of theirs
+    again: bool = False  # for the second time
 
 
 def plan(groups: Collection[str], nodes: int, budget_s: float) -> tuple[Step, ...]:

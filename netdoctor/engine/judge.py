@@ -38,30 +38,27 @@ PROBLEMS = (Status.FAIL, Status.UNKNOWN, Status.WARN)
 
 @dataclass(slots=True)
 class Judgement:
-    """What the checks said.
-
-    cells[check id][node] is the status of every check on every node, complete by construction.
-    findings[check id] are all findings, also those that end as one result.
-    reasons[check id][node] says why a cell is `skip`; gaps[check id][node] is there where the check could
-    have judged all the same, and says in few words why it did not.
-    blocked_by[check id][node] is the check whose failure made this one pointless there.
-    pairs[check id][``a->b``][path] is the worst that was said of a directed pair there, also of one that
-    nobody asked about; without the check where that gave no judgement, because it could not run or does not
-    apply. path: as in Finding.
-    stopped: what ended the judging, or the wait for a plug-in's check: ``interrupt``, ``deadline`` or None.
-    tracebacks: one text per check that crashed, its first line names the check and the nodes.
-    """
+    """What the checks said."""
 
     nodes: tuple[str, ...]
     checks: tuple[Check, ...]
+    # cells[check id][node]: the status of every check on every node, complete by construction.
     cells: dict[str, dict[str, Status]] = field(default_factory=dict)
+    # All findings of a check, also those that end as one result.
     findings: dict[str, list[Finding]] = field(default_factory=dict)
+    # blocked_by[check id][node]: the check whose failure made this one pointless there.
     blocked_by: dict[str, dict[str, str]] = field(default_factory=dict)
+    # pairs[check id][``a->b``][path, as in Finding]: the worst that was said of a directed pair there, also
+    # of one that nobody asked about; without a check that gave no judgement.
     pairs: dict[str, dict[str, dict[str, Status]]] = field(default_factory=dict)
+    # reasons[check id][node]: why a cell is `skip`. gaps: where the check could have judged all the same, in
+    # few words why it did not.
     reasons: dict[str, dict[str, str]] = field(default_factory=dict)
     gaps: dict[str, dict[str, str]] = field(default_factory=dict)
     durations_ms: dict[str, float] = field(default_factory=dict)
+    # One text a check that crashed; its first line names the check and the nodes.
     tracebacks: list[str] = field(default_factory=list)
+    # What ended the judging, or the wait for a plug-in's check: ``interrupt``, ``deadline`` or None.
     stopped: str | None = None
 
 

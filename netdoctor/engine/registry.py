@@ -28,12 +28,12 @@ ENTRY_POINTS = "netdoctor.checks"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plugin:
-    """A package or file that brought checks. error: why it brought none; it costs only its own checks."""
+    """A package or file that brought checks."""
 
     name: str
     version: str = ""
     checks: tuple[str, ...] = ()
-    error: str | None = None
+    error: str | None = None  # why it brought none; it costs only its own checks
 
 
 @dataclass(slots=True)

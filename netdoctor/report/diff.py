@@ -16,29 +16,26 @@ _STATES = {"ready": 0, "undecided": 1, "not_ready": 2}
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Nodes on which a check has another status now. summary: what is said now, or was said before."""
+    """Nodes on which a check has another status now."""
 
     check: str
     before: str
     now: str
     nodes: tuple[str, ...]
-    summary: str = ""
+    summary: str = ""  # what is said now, or was said before
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A measure, or the value of a pair, that left its noise band.
-
-    before: the middle of the band; band: half of it; runs: how many it was learnt from.
-    """
+    """A measure, or the value of a pair, that left its noise band."""
 
     name: str
     target: str
-    before: float
+    before: float  # the middle of the band
     now: float
     unit: str
-    band: float = 0.0
-    runs: int = 1
+    band: float = 0.0  # half of it
+    runs: int = 1  # how many it was learnt from
 
     @property
     def ratio(self) -> float:
@@ -66,18 +63,16 @@ class FactChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diff:
-    """new, healed, same, open: causes by their fingerprints, those of the newer report but for two.
-
-    healed: of the older one, where the checks pass now on all nodes that are still there. open: of the older
-    one, neither healed nor there: not examined, or in trouble for another reason. verdict_worse: the verdict
-    is further from READY.
-    """
+    """What changed. Causes go by their fingerprints."""
 
     new: tuple[Cause, ...] = ()
-    healed: tuple[Cause, ...] = ()
+    healed: tuple[
+        Cause, ...
+    ] = ()  # of the older report, where the checks pass now on all nodes that are left
     same: tuple[Cause, ...] = ()
+    # Of the older one, neither healed nor there: not examined, or in trouble for another reason.
     open: tuple[Cause, ...] = ()
-    verdict_worse: bool = False
+    verdict_worse: bool = False  # the verdict is further from READY
     worse: tuple[Change, ...] = ()
     better: tuple[Change, ...] = ()
     other: tuple[Change, ...] = ()

@@ -54,15 +54,12 @@ class Stream(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A format and its file; path None is stdout. stream: a descriptor where that is a pipe or a device.
-
-    live: what writes this output while the scan runs.
-    """
+    """A format and its file."""
 
     format: str
-    path: Path | None = None
-    stream: int | None = None
-    live: "Stream | None" = None
+    path: Path | None = None  # None is stdout
+    stream: int | None = None  # a descriptor where that is a pipe or a device
+    live: "Stream | None" = None  # what writes this output while the scan runs
 
 
 Renderer = Callable[[Report, RenderOptions], str | bytes]

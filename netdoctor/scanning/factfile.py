@@ -83,21 +83,17 @@ class _Line(Struct, rename={"collected_at": "taken"}):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What one line says. place: ``gpu03.facts.jsonl:1``. node: empty where that cannot be told any more.
+    """What one line says."""
 
-    written: seconds since the epoch, by the node's own clock. facts: JSON, undecoded. python: the interpreter
-    and its version. fault, detail: why it does not count.
-    """
-
-    position: str
-    node: str = ""
+    position: str  # ``gpu03.facts.jsonl:1``
+    node: str = ""  # empty where that cannot be told any more
     version: str = ""
-    written: float = 0.0
+    written: float = 0.0  # seconds since the epoch, by the node's own clock
     task: Task = field(default_factory=Task)
     job: Mapping[str, str] = field(default_factory=dict)
-    python: tuple[str, str] = ("", "")
-    facts: bytes = b"{}"
-    fault: Fault | None = None
+    python: tuple[str, str] = ("", "")  # the interpreter and its version
+    facts: bytes = b"{}"  # JSON, undecoded
+    fault: Fault | None = None  # why it does not count, and that in words
     detail: str = ""
 
 

@@ -37,25 +37,22 @@ class Act(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What may start though it is not READY. min_nodes: None for four fifths of what was listed."""
+    """What may start though it is not READY."""
 
     on_undecided: bool = False
     on_crash: bool = False
     exclude_bad: bool = False
-    min_nodes: int | None = None
+    min_nodes: int | None = None  # None for four fifths of what was listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """nodes: who takes part; with EXCLUDE who is to be looked at alone. code: where nothing starts.
-
-    why: in few words, for stderr.
-    """
+    """Whether a job starts."""
 
     act: Act
-    code: int = 0
-    nodes: tuple[str, ...] = ()
-    why: str = ""
+    code: int = 0  # where nothing starts
+    nodes: tuple[str, ...] = ()  # who takes part; with EXCLUDE who is to be looked at alone
+    why: str = ""  # in few words, for stderr
 
 
 def decide(report: Report, rules: Rules) -> Decision:

@@ -25,16 +25,13 @@ COSTS = ("loads-gpu", "writes-file", "opens-port", "read-only")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartPlan:
-    """Part of a report, to be measured again.
-
-    checks: ids of those that run, on `nodes`. every: the checks of the report, which are judged again.
-    """
+    """Part of a report, to be measured again."""
 
     report: Report
     plan: Plan
-    checks: tuple[str, ...]
+    checks: tuple[str, ...]  # ids of those that run, on `nodes`
     nodes: tuple[str, ...]
-    every: tuple[Check, ...]
+    every: tuple[Check, ...]  # the checks of the report, which are judged again
 
     def assemble(self, outcome: Outcome) -> Report:
         """The report with what was measured again in it."""

@@ -33,28 +33,23 @@ LEAST_S = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What will run. targets: who is contacted; judged: node ids that get statuses, None for all of them.
-
-    baseline, earlier: the rates of --baseline, and its runs, the newest first. suppressions: what is
-    accepted. wanted: what the user expects of nodes. run, began: of tasks that wrote files, as of Pool.
-    waited_s: how long making this took, as where tasks were waited for.
-    """
+    """What will run."""
 
     request: ScanRequest
     known: Registry
     checks: Sequence[Check]
     inventory: Inventory
-    targets: tuple[Target, ...]
-    judged: tuple[str, ...] | None
+    targets: tuple[Target, ...]  # who is contacted
+    judged: tuple[str, ...] | None  # node ids that get statuses, None for all of them
     job: Job
     transport: Transport
-    baseline: Baseline | None = None
-    earlier: tuple[Report, ...] = ()
-    suppressions: tuple[Suppression, ...] = ()
-    expected: Expectations | None = None
-    run: str = ""
+    baseline: Baseline | None = None  # the rates of --baseline
+    earlier: tuple[Report, ...] = ()  # its runs, the newest first
+    suppressions: tuple[Suppression, ...] = ()  # what is accepted
+    expected: Expectations | None = None  # what the user expects of nodes
+    run: str = ""  # of tasks that wrote files, as of Pool; so is began
     began: float | None = None
-    waited_s: float = 0.0
+    waited_s: float = 0.0  # how long making this took, as where tasks were waited for
 
     @property
     def left_s(self) -> float | None:

@@ -22,17 +22,14 @@ Cell = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suppression:
-    """One `[[suppress]]`. check: globs; cause: its key; at least one of the two. nodes: None for everywhere.
+    """One `[[suppress]]`: at least a check or a cause."""
 
-    until: the last day on which it holds, None for no end. position: its file and line, for people.
-    """
-
-    check: tuple[str, ...] = ()
-    cause: str | None = None
-    nodes: frozenset[str] | None = None
+    check: tuple[str, ...] = ()  # globs
+    cause: str | None = None  # its key
+    nodes: frozenset[str] | None = None  # None for everywhere
     reason: str
-    until: date | None = None
-    position: str
+    until: date | None = None  # the last day on which it holds, None for no end
+    position: str  # its file and line, for people
 
     def covers(self, key: str, check_id: str, hint: Cause) -> bool:
         """Whether it speaks of a finding of this check that belongs to the cause `key`."""

@@ -24,25 +24,22 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """What was measured of a pair on one path. path: its id, empty for the main one. class_: empty for a
-    rate, whose status says it. fine: green unless the check says otherwise. badness: of several paths in
-    trouble of one kind the one with most speaks.
-    """
+    """What was measured of a pair on one path."""
 
     ends: Pair
-    path: str
-    class_: str = ""
-    fine: bool = True
-    badness: float = 0.0
+    path: str  # its id, empty for the main one
+    class_: str = ""  # empty for a rate, whose status says it
+    fine: bool = True  # green unless the check says otherwise
+    badness: float = 0.0  # of several paths in trouble of one kind the one with most speaks
     ports: tuple[int, ...] = ()
     value: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """labels: names of the paths by id, the main one first; empty where there is no other."""
+    """The paths of a job."""
 
-    labels: Mapping[str, str]
+    labels: Mapping[str, str]  # their names by id, the main one first; empty where there is no other
     find: Callable[[Probe], Path | None]
 
     @classmethod

@@ -12,7 +12,7 @@ from netdoctor.engine.assemble.context import Context, Remote
 from netdoctor.engine.assemble.families import families, header_facts
 from netdoctor.engine.assemble.pairs import pairs
 from netdoctor.engine.assemble.remarks import remarks
-from netdoctor.engine.assemble.verdict import counts_of, verdict_of
+from netdoctor.engine.assemble.verdict import verdict_of
 from netdoctor.engine.diagnose import Group, diagnose
 from netdoctor.engine.judge import PROBLEMS, Judgement, ready_nodes
 from netdoctor.engine.run import Outcome
@@ -58,10 +58,9 @@ def build(outcome: Outcome, context: Context) -> Report:
         aimed(cause_record(i, group, outcome, context), context.verify_prefix)
         for i, group in enumerate(groups, start=1)
     )
-    counts = counts_of(judgement)
     suppressed = tuple(_suppressed(one, outcome, context) for one in accepted_parts)
     blocked = {cell for one in accepted_parts for cell in one.group.blocked}
-    verdict = verdict_of(judgement, counts, groups, outcome, context, suppressed, blocked)
+    verdict = verdict_of(groups, outcome, context, suppressed, blocked)
     healthy, unhealthy, undecided = ready_nodes(judgement, verdict.required)
     owners = _owners(groups)
     heads = {node: header_facts(node, outcome) for node in judgement.nodes}

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from netdoctor.check import LOGINS
 from netdoctor.engine.assemble import accepted, scope
@@ -11,7 +12,8 @@ from netdoctor.engine.judge import Judgement, count, left_open
 from netdoctor.engine.run import Outcome
 from netdoctor.model import Status
 from netdoctor.report import summary
-from netdoctor.report.model import Counts, Gap, Suppressed, Verdict
+from netdoctor.report.fmt import number
+from netdoctor.report.model import Counts, Suppressed, Verdict
 
 
 def counts_of(judgement: Judgement) -> Counts:
@@ -27,8 +29,6 @@ def counts_of(judgement: Judgement) -> Counts:
 
 
 def verdict_of(
-    judgement: Judgement,
-    counts: Counts,
     groups: Sequence[Group],
     outcome: Outcome,
     context: Context,
@@ -37,23 +37,25 @@ def verdict_of(
 ) -> Verdict:
     """The state and exit code of design sections 3 and 4. Bad input and broken runs never get here.
 
-    judgement: with what is accepted as skipped. held: check and node of what was not run behind that.
+    outcome: with what is accepted as skipped. blocked: check and node of what was not run behind that.
     """
+    judgement = outcome.judgement
+    counts = counts_of(judgement)
     # Causes and cells agree, but for a cause on the control host alone, which has no cell. Both are asked: a
     # defect in either must not turn a verdict green.
     statuses = {group.status for group in groups}
-    required, found = scope.required(judgement, context), scope.gaps(judgement, context)
-    missed = [gap for gap in found if gap.family in required]
-    is_open = bool(missed) or not left_open(judgement, required).isdisjoint(judgement.nodes)
-    waiting = any(
-        accepted.holds_open(c, required) for c in judgement.checks if c.id in {check for check, _ in blocked}
+    required, gaps = scope.required(judgement, context), scope.gaps(judgement, context)
+    waiting = {check for check, _ in blocked}
+    open_question = (
+        outcome.ended_by != "end"
+        or any(gap.family in required for gap in gaps)
+        or not left_open(judgement, required).isdisjoint(judgement.nodes)
+        or any(accepted.holds_open(c, required) for c in judgement.checks if c.id in waiting)
+        # What was asked for and could not be looked at is no pass of it.
+        or bool(context.part and gaps and not _judged(judgement))
     )
-    open_question = outcome.ended_by != "end" or is_open or waiting
     fails = Status.FAIL in statuses or counts.fail > 0
-    # What was asked for and could not be looked at is no pass of it.
-    open_question = open_question or bool(context.part and found and not _judged(judgement))
     good = "ready" if context.part is None else "partial_pass"
-    state = "not_ready" if fails else "undecided" if open_question else good
     if outcome.ended_by == "interrupt":
         code = context.interrupted_code
     elif context.fail_on == "never":
@@ -66,18 +68,16 @@ def verdict_of(
         code = 4
     else:
         code = 0
-    return Verdict(
-        state=state,
+    verdict = Verdict(
+        state="not_ready" if fails else "undecided" if open_question else good,
         exit_code=code,
         fail_on=context.fail_on,
         counts=counts,
-        headline=_headline(
-            judgement, groups, outcome, context, state, counts, found, missed, suppressed, len(blocked)
-        ),
-        gaps=found,
+        gaps=gaps,
         required=tuple(sorted(required)),
         part=context.part,
     )
+    return replace(verdict, headline=_headline(verdict, groups, outcome, suppressed, len(blocked)))
 
 
 def _judged(judgement: Judgement) -> bool:
@@ -87,17 +87,13 @@ def _judged(judgement: Judgement) -> bool:
 
 
 def _headline(
-    judgement: Judgement,
+    verdict: Verdict,
     groups: Sequence[Group],
     outcome: Outcome,
-    context: Context,
-    state: str,
-    counts: Counts,
-    gaps: Sequence[Gap],
-    missed: Sequence[Gap],
     suppressed: Sequence[Suppressed],
     blocked: int,
 ) -> str:
+    judgement, part = outcome.judgement, verdict.part
     by_status = Counter(group.status for group in groups)
     parts = []
     if outcome.ended_by != "end":
@@ -108,31 +104,29 @@ def _headline(
         n = len(judgement.nodes)
         how = "logged in to" if LOGINS[0] in judgement.cells else "reached"
         parts.append(f"none of {n} nodes can be {how}" if n > 1 else f"the node cannot be {how}")
-    elif by_status[Status.FAIL]:
-        n = by_status[Status.FAIL]
-        parts.append(f"{n} problem{'s' if n > 1 else ''} stop{'' if n > 1 else 's'} the launch")
-    if by_status[Status.UNKNOWN]:
-        n = by_status[Status.UNKNOWN]
-        parts.append(f"{n} question{'s' if n > 1 else ''} could not be answered")
-    if by_status[Status.WARN]:
-        parts.append(f"{by_status[Status.WARN]} will cause trouble")
-    if state == "ready" and not parts:
-        total = sum(map(len, judgement.cells.values()))
-        parts.append(f"{total} result{'s' if total != 1 else ''}: {counts.pass_} pass, {counts.skip} skip")
-    if state == "undecided" and not by_status[Status.FAIL]:
+    elif n := by_status[Status.FAIL]:
+        parts.append(f"{number(n, 'problem')} stop{'' if n > 1 else 's'} the launch")
+    if n := by_status[Status.UNKNOWN]:
+        parts.append(f"{number(n, 'question')} could not be answered")
+    if n := by_status[Status.WARN]:
+        parts.append(f"{n} will cause trouble")
+    passes = f"{verdict.counts.pass_} pass, {verdict.counts.skip} skip"
+    if verdict.state == "ready" and not parts:
+        parts.append(f"{number(sum(map(len, judgement.cells.values())), 'result')}: {passes}")
+    if verdict.state == "undecided" and not by_status[Status.FAIL]:
         parts.insert(0, "no problem proven")
     if suppressed:
-        waits = f" ({blocked} result{'s' if blocked != 1 else ''} not run behind)" if blocked else ""
+        waits = f" ({number(blocked, 'result')} not run behind)" if blocked else ""
         parts.insert(0, f"{accepted.headline(suppressed)}{waits}")
-    if missed:
+    if missed := [gap for gap in verdict.gaps if gap.family in verdict.required]:
         parts.append(f"required and not examined: {scope.gap_names(missed)}")
     text, looked_at = ", ".join(parts), ""
-    if context.part is not None:
-        looked_at = summary.part_text(context.part)
-        if state == "partial_pass":
-            passes = "passes" if context.part.checks == 1 else "pass"
-            passes = f"{counts.pass_} pass, {counts.skip} skip" if counts.skip else passes
-            text, looked_at = f"{looked_at}: {text or passes}", ""
+    if part is not None:
+        looked_at = summary.part_text(part)
+        if verdict.state == "partial_pass":
+            one_word = "passes" if part.checks == 1 else "pass"
+            text = f"{looked_at}: {text or (passes if verdict.counts.skip else one_word)}"
+            looked_at = ""
         else:
             looked_at = f"looked at {looked_at}"
-    return "; ".join(filter(None, [text, looked_at, scope.not_seen(gaps, judgement.nodes)]))
+    return "; ".join(filter(None, [text, looked_at, scope.not_seen(verdict.gaps, judgement.nodes)]))
