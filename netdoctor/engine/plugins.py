@@ -2,28 +2,18 @@
 
 import math
 import threading
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass, replace
+from functools import cache
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from netdoctor.check import Check
 from netdoctor.facts.base import Missing
 from netdoctor.measure.declare import Experiment, Product
-from netdoctor.model import (
-    HERE,
-    Cause,
-    Confidence,
-    Evidence,
-    ExpectedFrom,
-    Finding,
-    Kind,
-    Measure,
-    Status,
-    nodes_of,
-    placed,
-)
+from netdoctor.model import HERE, Cause, Finding, Status, nodes_of, placed
 
 # What a plug-in's check may take for the whole cluster. Ours need milliseconds per thousand nodes; a function
 # without I/O that is still busy after this long is stuck.
@@ -63,76 +53,66 @@ def bounded(work: Callable[[], None], limit_s: float) -> None:
 def valid(answer: object, here: str, known: frozenset[str], trusted: dict[int, Cause]) -> Finding:
     """The finding, if it is one about nodes that exist. Raises TypeError or ValueError.
 
-    here: what was judged, for a finding that does not say. `trusted` holds the cause hints already looked at,
-    by their ids: thousands of pairs share one.
+    here: what was judged, for a finding that does not say. `trusted` holds the causes already looked at, by
+    their ids: thousands of pairs share one.
     """
     if not isinstance(answer, Finding):
         raise TypeError(f"yielded {type(answer).__name__} instead of a finding")
-    finding: Any = answer  # its fields are a plug-in's, whatever their annotations say
-    if not isinstance(finding.status, Status):
-        raise TypeError(f"a finding's status is {type(finding.status).__name__}, not Status")
-    # One text after the other takes most of the time that a finding takes: only where one is none.
-    if not (type(finding.target) is type(finding.summary) is type(finding.path) is str):
-        for name in ("target", "summary", "path"):
-            _need_text(getattr(finding, name), name)
-    if finding.target not in known:
-        _need_target(finding.target, known)
-    for name in finding.pairs:
-        _need_text(name, "pair")
-        _need_target(name, known)
-    for name, text in (("observed", finding.observed), ("expected", finding.expected), ("gap", finding.gap)):
-        if text is not None and type(text) is not str:
-            _need_text(text, name)
-    if finding.expected_from is not None and not isinstance(finding.expected_from, ExpectedFrom):
-        raise TypeError("a finding's expected_from is no ExpectedFrom")
-    for one in finding.evidence:
-        if not isinstance(one, Evidence):
-            raise TypeError("a finding's evidence is no Evidence")
-        if not (type(one.kind) is type(one.where) is type(one.what) is type(one.output) is str):
-            for name in ("kind", "where", "what", "output"):
-                _need_text(getattr(one, name), f"evidence.{name}")
-    if finding.measures is not None:
-        for name, measure in finding.measures.items():
-            _need_text(name, "measure's name")
-            if not isinstance(measure, Measure) or not math.isfinite(measure.value):
-                raise TypeError(f"measure {name} is no finite Measure")
-    hint = finding.cause
+    _need_fields(answer, "")
+    if not all(math.isfinite(one.value) for one in (answer.measures or {}).values()):
+        raise TypeError("a finding's measure is not finite")
+    hint, targets = answer.cause, (answer.target, *answer.pairs)
     if hint is not None and id(hint) not in trusted:
-        _need_hint(hint, known)
+        if not isinstance(hint, Cause):
+            raise TypeError(f"a finding's cause is {type(hint).__name__}, not a Cause")
+        _need_fields(hint, "cause.")
+        hash(hint)  # everything in it is frozen, tuples and not lists
+        targets = (*targets, *hint.culprits)
         trusted[id(hint)] = hint
-    answer = placed(answer, here)
+    for target in targets:
+        for node in nodes_of(target) if target not in known and target != HERE else ():
+            if node not in known:
+                raise ValueError(f"a finding names {node[:80]!r}, which is no node of this scan")
+    finding = placed(answer, here)
     if finding.status is Status.BLOCKED:
-        return replace(answer, status=Status.UNKNOWN)  # only the engine knows what is blocked
-    return answer
+        return replace(finding, status=Status.UNKNOWN)  # only the engine knows what is blocked
+    return finding
 
 
-def _need_hint(hint: Any, known: frozenset[str]) -> None:
-    if not isinstance(hint, Cause) or not isinstance(hint.confidence, Confidence):
-        raise TypeError(f"a finding's cause is {type(hint).__name__}, not a whole Cause")
-    hash(hint)  # everything in it is frozen, tuples and not lists
-    _need_text(hint.key, "cause.key")
-    _need_text(hint.title, "cause.title")
-    for culprit in hint.culprits:
-        _need_text(culprit, "culprit")
-        _need_target(culprit, known)
-    for text in (*hint.verify, hint.see or "", hint.settle_by or ""):
-        _need_text(text, "cause")
-    for fix in hint.fixes:
-        if fix.kind is not None and not isinstance(fix.kind, Kind):
-            raise TypeError(f"a finding's fix.kind is {type(fix.kind).__name__}, no Kind")
-        for text in (fix.text, fix.effect, fix.risk, fix.widens or "", fix.loses or ""):
-            _need_text(text, "fix")
-        for command in (*fix.commands, *fix.undo):
-            _need_text(command.run_on, "command.run_on")
-            _need_text(command.shell, "command.shell")
+@cache
+def _kinds(cls: type) -> tuple[tuple[str, Any, frozenset[type]], ...]:
+    """(name, annotation, types that need no second look) of the fields of a record."""
+    found = []
+    for name, kind in get_type_hints(cls).items():
+        arms = get_args(kind) if get_origin(kind) in (UnionType, Union) else (kind,)
+        plain = frozenset(arm for arm in arms if isinstance(arm, type) and not is_dataclass(arm))
+        found.append((name, kind, plain))
+    return tuple(found)
 
 
-def _need_text(value: object, what: str) -> None:
-    if not isinstance(value, str):
-        raise TypeError(f"a finding's {what} is {type(value).__name__}, not text")
+def _need_fields(record: Any, where: str) -> None:
+    """Raise TypeError where a field of a plug-in's finding is not what it is annotated with."""
+    cls: Any = type(record)
+    for name, kind, plain in _kinds(cls):
+        value = getattr(record, name)
+        if type(value) not in plain and name != "cause":
+            _need(value, kind, f"{where}{name}")
 
 
-def _need_target(target: str, known: frozenset[str]) -> None:
-    for node in nodes_of(target) if target != HERE else ():
-        if node not in known:
-            raise ValueError(f"a finding names {node[:80]!r}, which is no node of this scan")
+def _need(value: Any, kind: Any, where: str) -> None:
+    origin, arms = get_origin(kind), get_args(kind)
+    if origin is UnionType or origin is Union:
+        if value is not None:
+            _need(value, arms[0], where)
+    elif origin is tuple and isinstance(value, list | tuple):
+        for one in value:
+            _need(one, arms[0], where)
+    elif origin is Mapping and isinstance(value, Mapping):
+        for key, one in value.items():
+            _need(key, arms[0], where)
+            _need(one, arms[1], where)
+    elif origin is not None or not isinstance(value, int | float if kind is float else kind):
+        name = getattr(kind, "__name__", kind)
+        raise TypeError(f"a finding's {where} is {type(value).__name__}, not {name}")
+    elif is_dataclass(kind):
+        _need_fields(value, f"{where}.")
