@@ -12,7 +12,6 @@ from netdoctor import __version__
 from netdoctor.cli.crash import EXIT_BROKEN, broken
 from netdoctor.cli.parser import EXIT_BAD_INPUT, NAGIOS_UNKNOWN, Parser, subcommands
 from netdoctor.errors import InputError
-from netdoctor.text import clean
 
 # command: (module that defines it, help). A module's `add_parser(subparsers)` adds all its commands.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -119,9 +118,11 @@ def _run(argv: Sequence[str]) -> int:
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else EXIT_BAD_INPUT
         return NAGIOS_UNKNOWN if code == EXIT_BAD_INPUT and _for_nagios(argv) else code
-    except InputError as error:  # of what is read when it is looked at
-        sys.stderr.write(f"netdoctor: {clean(str(error), 1000)}\n")
-        return EXIT_BAD_INPUT
+    except InputError as error:
+        from netdoctor.cli.options import one_per_line
+
+        sys.stderr.write(one_per_line(str(error)))
+        return NAGIOS_UNKNOWN if _for_nagios(argv) else EXIT_BAD_INPUT
     except OSError as error:
         if not _is_output(error):
             return broken(error)

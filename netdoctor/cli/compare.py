@@ -5,8 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from netdoctor.cli.options import count, one_per_line
-from netdoctor.cli.parser import EXIT_BAD_INPUT
+from netdoctor.cli.options import count
 from netdoctor.errors import InputError
 from netdoctor.report import LAST
 from netdoctor.text import clean
@@ -65,14 +64,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def run_diff(args: argparse.Namespace) -> int:
-    try:
-        return _diff(args)
-    except InputError as error:
-        sys.stderr.write(one_per_line(str(error)))
-        return EXIT_BAD_INPUT
-
-
-def _diff(args: argparse.Namespace) -> int:
     """0 for the same or better, 1 for worse. Raises InputError."""
     from netdoctor.report import baselines, changes, history
     from netdoctor.report.diff import diff
@@ -105,17 +96,13 @@ def _diff(args: argparse.Namespace) -> int:
 
 
 def run_baseline(args: argparse.Namespace) -> int:
-    """0, or 2 for a name or report that cannot be used."""
+    """Raises InputError for a name or report that cannot be used."""
     try:
         {"save": _save, "list": _list, "show": _show, "rm": _remove}[args.verb](args)
-    except InputError as error:
-        sys.stderr.write(one_per_line(str(error)))
-        return EXIT_BAD_INPUT
     except OSError as error:
         if error.filename is None:
             raise
-        sys.stderr.write(one_per_line(f"{error.filename}: {error.strerror}"))
-        return EXIT_BAD_INPUT
+        raise InputError(f"{error.filename}: {error.strerror}") from None
     return 0
 
 

@@ -4,8 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from netdoctor.cli.options import one_per_line
-from netdoctor.cli.parser import EXIT_BAD_INPUT, Listed
+from netdoctor.cli.parser import Listed
 from netdoctor.errors import InputError
 from netdoctor.report import LAST
 from netdoctor.text import clean
@@ -54,15 +53,11 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def run(args: argparse.Namespace) -> int:
-    try:
-        text = _text(args)
-        if args.output is None:
-            sys.stdout.write(text)
-        else:
-            _create(args.output, text)
-    except InputError as error:
-        sys.stderr.write(one_per_line(str(error)))
-        return EXIT_BAD_INPUT
+    text = _text(args)
+    if args.output is None:
+        sys.stdout.write(text)
+    else:
+        _create(args.output, text)
     return 0
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netdoctor.cli.options import add_option, one_per_line, option_fields
-from netdoctor.cli.parser import EXIT_BAD_INPUT
 from netdoctor.errors import InputError
 from netdoctor.options import ScanRequest
 
@@ -74,14 +73,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def run(args: argparse.Namespace) -> int:
-    try:
-        return _run(args)
-    except InputError as error:
-        sys.stderr.write(one_per_line(str(error)))
-        return EXIT_BAD_INPUT
-
-
-def _run(args: argparse.Namespace) -> int:
     from netdoctor.inventory.task import is_first_of_node, node_name, task
     from netdoctor.scanning.writing import collected
 

@@ -23,11 +23,10 @@ from netdoctor.cli.options import (
     add_save_arguments,
     add_scan_arguments,
     count,
-    one_per_line,
     request_fields,
     show_briefly,
 )
-from netdoctor.cli.parser import EXIT_BAD_INPUT, Listed
+from netdoctor.cli.parser import Listed
 from netdoctor.cli.running import examined, facts_asked, prepared, request_of, saved_report
 from netdoctor.errors import InputError
 from netdoctor.options import Group
@@ -170,9 +169,8 @@ def run(args: argparse.Namespace) -> int:
         return code
     try:
         return _gate(args)
-    except InputError as error:
-        sys.stderr.write(one_per_line(str(error)))
-        return EXIT_BAD_INPUT
+    except InputError:
+        raise
     except Exception as error:
         if args.on_crash == "refuse":
             raise

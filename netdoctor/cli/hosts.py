@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netdoctor.cli.options import add_host_arguments, add_option, count, host_words, one_per_line
-from netdoctor.cli.parser import EXIT_BAD_INPUT, Joined
+from netdoctor.cli.options import add_host_arguments, add_option, count, host_words
+from netdoctor.cli.parser import Joined
 from netdoctor.errors import InputError
 from netdoctor.report import LAST
 from netdoctor.text import clean
@@ -89,19 +89,15 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def run(args: argparse.Namespace) -> int:
-    """0; 1 where too many would be left out; 2 for a list or report that cannot be used."""
-    try:
-        if args.verb in ("good", "bad"):
-            return _pick(args)
-        inventory = _inventory(args, host_words(args))
-        if args.verb == "show":
-            _show(args, inventory)
-        else:
-            _tell(inventory.notes)
-            _write(args, inventory.targets)
-    except InputError as error:
-        sys.stderr.write(one_per_line(str(error)))
-        return EXIT_BAD_INPUT
+    """0; 1 where too many would be left out. Raises InputError for a list or report that cannot be used."""
+    if args.verb in ("good", "bad"):
+        return _pick(args)
+    inventory = _inventory(args, host_words(args))
+    if args.verb == "show":
+        _show(args, inventory)
+    else:
+        _tell(inventory.notes)
+        _write(args, inventory.targets)
     return 0
 
 

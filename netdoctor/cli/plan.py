@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from netdoctor.cli.options import add_host_arguments, add_option, count, host_words, one_per_line, reader_of
-from netdoctor.cli.parser import EXIT_BAD_INPUT
+from netdoctor.cli.options import add_host_arguments, add_option, count, host_words, reader_of
 from netdoctor.errors import InputError
 from netdoctor.options import PORT
 from netdoctor.report import LAST
@@ -118,11 +117,7 @@ def _add_sizes_and_output(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    try:
-        sys.stdout.write(_text(args))
-    except InputError as error:
-        sys.stderr.write(one_per_line(str(error)))
-        return EXIT_BAD_INPUT
+    sys.stdout.write(_text(args))
     return 0
 
 

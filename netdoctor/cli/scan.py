@@ -13,11 +13,10 @@ from netdoctor.cli.options import (
     add_options,
     add_scan_arguments,
     count,
-    one_per_line,
     request_fields,
     show_briefly,
 )
-from netdoctor.cli.parser import EXIT_BAD_INPUT, NAGIOS_UNKNOWN, Listed, columns
+from netdoctor.cli.parser import Listed, columns
 from netdoctor.cli.running import examined, facts_asked, prepared, request_of, saved_report
 from netdoctor.errors import InputError
 from netdoctor.facts.host import MEET
@@ -97,15 +96,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def run(args: argparse.Namespace) -> int:
-    """The whole command; bad input is told on stderr before anything is contacted."""
-    try:
-        return _run(args)
-    except InputError as error:
-        sys.stderr.write(one_per_line(str(error)))
-        return EXIT_BAD_INPUT if args.exit_style == "default" else NAGIOS_UNKNOWN
-
-
-def _run(args: argparse.Namespace) -> int:
+    """The whole command. Bad input is told before anything is contacted: InputError."""
     from netdoctor import scanning
     from netdoctor.report.output import parse_outputs
     from netdoctor.report.places import opened

@@ -12,7 +12,6 @@ from netdoctor.cli.options import (
     add_save_arguments,
     add_scan_arguments,
     lists_hosts,
-    one_per_line,
     request_fields,
     show_briefly,
 )
@@ -86,24 +85,20 @@ def run(args: argparse.Namespace) -> int:
     if why := no_terminal():
         sys.stderr.write(f"netdoctor tui: {why}; use: netdoctor scan, or netdoctor report show FILE\n")
         return EXIT_BAD_INPUT
-    try:
-        saved = _saved(args)
-        fields = request_fields(args)
-        if saved is None:
-            from netdoctor.scanning import ScanRequest
+    saved = _saved(args)
+    fields = request_fields(args)
+    if saved is None:
+        from netdoctor.scanning import ScanRequest
 
-            if not (args.hosts or args.local or args.via):
-                raise InputError("nothing to show: name a hosts file, hosts, a report, or --last")
-            return show(args, fields, ScanRequest(**fields))[0]
-        from netdoctor.report.save import load
+        if not (args.hosts or args.local or args.via):
+            raise InputError("nothing to show: name a hosts file, hosts, a report, or --last")
+        return show(args, fields, ScanRequest(**fields))[0]
+    from netdoctor.report.save import load
 
-        fields.pop("hosts", None)  # the report itself
-        if not args.no_save:
-            fields["save"] = saved
-        return show(args, fields, None, load(saved), saved)[0]
-    except InputError as error:
-        sys.stderr.write(one_per_line(str(error)))
-        return EXIT_BAD_INPUT
+    fields.pop("hosts", None)  # the report itself
+    if not args.no_save:
+        fields["save"] = saved
+    return show(args, fields, None, load(saved), saved)[0]
 
 
 def _saved(args: argparse.Namespace) -> Path | None:
