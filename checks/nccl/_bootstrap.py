@@ -60,14 +60,14 @@ class Bootstrap:
         newest = "" if self.version else ": NCCL's release is not known, so by the newest rules"
         return f" (predicted{newest})"
 
-    def told(self, **more: Any) -> dict[str, Any]:
+    def details(self, **more: Any) -> dict[str, Any]:
         """What a finding about this node says, unless `more` says otherwise."""
         rows = [f"{row.ifname} {row.address}/{row.prefix_len}" for row in rows_of(self.net)]
         origin = self.env[VARIABLE].origin if VARIABLE in self.env else "environment"
         facts = [seen(origin, self.setting, "file"), seen("ip address", listing(rows, 8), "command")]
         if self.answer and self.choice.by_nccl:
-            said = self.answer.error or self.answer.address or ""
-            facts.append(seen(self.answer.library, f"asked, NCCL {self.answer.version} says: {said}", "file"))
+            text = self.answer.error or self.answer.address or ""
+            facts.append(seen(self.answer.library, f"asked, NCCL {self.answer.version} says: {text}", "file"))
         return {
             "at": self.node,
             "observed": str(self),

@@ -18,7 +18,7 @@ from netdoctor.rules.versions import Version, at_least, nccl_version
 
 UNSET = "unset"
 # Values that may be shown: a proxy's address may hold a password.
-SHOWN = ("NCCL_", "GLOO_", "TORCH_", "TORCHELASTIC_", "PET_", "MASTER_", "WORLD_SIZE", "RANK", "LOCAL_")
+PRINTABLE = ("NCCL_", "GLOO_", "TORCH_", "TORCHELASTIC_", "PET_", "MASTER_", "WORLD_SIZE", "RANK", "LOCAL_")
 # Those that nccl.ib-hca speaks of, and those that launchers set for each process.
 SWITCHES = ("NCCL_IB_DISABLE", "NCCL_NET")
 LAUNCHERS = ("MASTER_ADDR", "MASTER_PORT")
@@ -95,14 +95,14 @@ def nccl_env(
     yield from differences
 
     @cache
-    def alike(name: str) -> bool:
+    def equal(name: str) -> bool:
         return len({_value(env, name) for env in effective.values()}) == 1
 
     for node, env in effective.items():
         hcas = (rdma or {}).get(node)
         for remark in _remarks(env, hcas, len(envs), versions[node]):
             name = remark.setting.name
-            yield _finding(node, remark, alike(name), (node, _named(DIFFERS, name).key) in differ)
+            yield _finding(node, remark, equal(name), (node, _of_variable(DIFFERS, name).key) in differ)
         if gap := unread(envs[node]):
             yield unknown(node, gap)
         elif _value(env, "NCCL_NET").lower() == "ib" and hcas is None:
@@ -113,12 +113,12 @@ def _value(env: Environment, name: str) -> str:
     return env[name].value if name in env else ""
 
 
-def _given(env: Environment, *names: str) -> list[Setting]:
+def _settings(env: Environment, *names: str) -> list[Setting]:
     """Those of these variables that have a value."""
     return [env[name] for name in names if _value(env, name)]
 
 
-def _named(cause: Cause, name: str) -> Cause:
+def _of_variable(cause: Cause, name: str) -> Cause:
     """The cause of one variable."""
     if cause in (STALE_RANK, STALE_TORCHRUN):
         return cause
@@ -160,18 +160,18 @@ def _number(setting: Setting, version: Version | None) -> Remark:
     if word in ("false", "no", "off"):
         return Remark(NUMBER, setting, "means 0 by luck, because it is no number", value="0")
     if re.fullmatch(r"[+-]?0[0-9]+", value):
-        meant = value.lstrip("+-0") or "0"
-        return Remark(NUMBER, setting, f"means {number}, because of the leading 0", value=meant)
+        intended = value.lstrip("+-0") or "0"
+        return Remark(NUMBER, setting, f"means {number}, because of the leading 0", value=intended)
     return Remark(NUMBER, setting, f"means {number}: what follows the number is ignored")
 
 
 def _word(setting: Setting) -> Remark:
     words = rules.WORDS[setting.name]
-    meant = setting.value.upper()
-    meant = FAMILIES.get(meant, meant)
+    intended = setting.value.upper()
+    intended = FAMILIES.get(intended, intended)
     known = listing(words, 11)
     text = f"is ignored: NCCL knows {known}, with that case"
-    return Remark(WORD, setting, text, *((meant, meant) if meant in words else (known,)))
+    return Remark(WORD, setting, text, *((intended, intended) if intended in words else (known,)))
 
 
 def _list(name: str, value: str) -> Iterator[tuple[str, str | None]]:
@@ -194,17 +194,17 @@ def _list(name: str, value: str) -> Iterator[tuple[str, str | None]]:
 
 
 def _costly(env: Environment) -> Iterator[Remark]:
-    for setting in _given(env, *CRIPPLING):
+    for setting in _settings(env, *CRIPPLING):
         if param(setting.value, 0) != 0:
             yield Remark(SLOW, setting, CRIPPLING[setting.name], "unset")
-    for setting in _given(env, "NCCL_ALGO", "NCCL_PROTO"):
+    for setting in _settings(env, "NCCL_ALGO", "NCCL_PROTO"):
         text = "takes from NCCL the choice that it makes by size and topology"
         yield Remark(FORCED, setting, text, "unset, other than for tests")
-    for setting in _given(env, "NCCL_DEBUG"):
+    for setting in _settings(env, "NCCL_DEBUG"):
         if setting.value.upper() in ("INFO", "TRACE"):
             text = "writes many lines per rank, good for a test and slow for a large job"
             yield Remark(TALKATIVE, setting, text, "WARN", "WARN")
-    for setting in _given(env, "NCCL_IB_TIMEOUT"):
+    for setting in _settings(env, "NCCL_IB_TIMEOUT"):
         # 4.096 us x 2^n; the field has 5 bits and 0 is "infinite" (InfiniBand specification, 9.9.2.1.1).
         number = param(setting.value, 20)
         if not 0 < number < 32:
@@ -214,7 +214,7 @@ def _costly(env: Environment) -> Iterator[Remark]:
 
 def _transport(env: Environment, rdma: RdmaFacts | None) -> Iterator[Remark]:
     off = param(_value(env, "NCCL_IB_DISABLE"), 0) != 0
-    for setting in _given(env, "NCCL_NET"):
+    for setting in _settings(env, "NCCL_NET"):
         if setting.value.lower() == "ib" and rdma is not None and (off or not rdma.hcas):
             why = "NCCL_IB_DISABLE switches it off" if rdma.hcas else "there is no HCA"
             yield Remark(NO_HCA, setting, f"forces InfiniBand, and {why}: NCCL ends with an error", "unset")
@@ -234,39 +234,39 @@ def _leftover(setting: Setting) -> Iterator[Remark]:
 
 def _proxy(env: Environment) -> Iterator[Remark]:
     """A proxy matters to what speaks HTTP to its peers: the etcd rendezvous, and nothing in NCCL."""
-    proxies = _given(env, "http_proxy", "HTTP_PROXY")
+    proxies = _settings(env, "http_proxy", "HTTP_PROXY")
     if _value(env, "PET_RDZV_BACKEND").startswith("etcd") and not {"no_proxy", "NO_PROXY"} & env.keys():
         for setting in proxies[:1]:
             text = "is set without no_proxy, so the etcd rendezvous would go through the proxy"
             yield Remark(PROXY, setting, text, "no_proxy with the nodes", fixes=())
 
 
-def _finding(node: str, remark: Remark, alike: bool, differs: bool) -> Finding:
-    setting, shown = remark.setting, _show(remark.setting)
-    cause = _named(remark.cause, setting.name)
+def _finding(node: str, remark: Remark, equal: bool, differs: bool) -> Finding:
+    setting, printed = remark.setting, _show(remark.setting)
+    cause = _of_variable(remark.cause, setting.name)
     if differs:  # one variable of one node is one thing to correct, whatever is to be said about it
-        cause = cause.but(key=_named(DIFFERS, setting.name).key)
+        cause = cause.but(key=_of_variable(DIFFERS, setting.name).key)
     say = cause.fail if remark.cause is NO_HCA else cause.warn
     return say(
-        f"{shown} ({setting.origin}) {remark.text}",
+        f"{printed} ({setting.origin}) {remark.text}",
         at=node,
-        observed=shown,
+        observed=printed,
         expected=None if differs else remark.expected,
         expected_from=CONSTANT,
-        seen=seen(setting.origin, shown, "file"),
-        fixes=_cure(remark, alike),
+        seen=seen(setting.origin, printed, "file"),
+        fixes=_cure(remark, equal),
     )
 
 
-def _cure(remark: Remark, alike: bool) -> tuple[Fix, ...]:
+def _cure(remark: Remark, equal: bool) -> tuple[Fix, ...]:
     setting = remark.setting
     if remark.fixes is not None:
         return remark.fixes
-    if setting.name in rules.MUST_BE_EQUAL and remark.value and not alike:
+    if setting.name in rules.MUST_BE_EQUAL and remark.value and not equal:
         # Without it the node does what it does now, and what the others do.
         line = export(setting.name, remark.value)
-        meant = in_job("if that was meant, set it for all nodes", line, persistent=True)
-        return (*change(setting), meant)
+        for_all = in_job("if that was meant, set it for all nodes", line, persistent=True)
+        return (*change(setting), for_all)
     return change(setting, remark.value)
 
 
@@ -283,7 +283,7 @@ def _differences(effective: Mapping[str, Environment], no_hcas: bool) -> Iterato
         setters = {node: text for node, text in texts.items() if text != UNSET}
         if spread.tie and len(setters) < len(texts):
             blamed = setters
-        cause = _named(DIFFERS, name).but(
+        cause = _of_variable(DIFFERS, name).but(
             confidence=LIKELY if spread.tie else CERTAIN,
             follows=("nccl.ib-hca",) if name in SWITCHES else (),
         )
@@ -295,27 +295,27 @@ def _differences(effective: Mapping[str, Environment], no_hcas: bool) -> Iterato
         sides = {value: f"{value} on {listing(nodes, 3)}" for value, nodes in spread.groups.items()}
         for node, text in blamed.items():
             setting = effective[node].get(name)
-            shown = _show(setting) if setting else f"{name} is unset"
+            printed = _show(setting) if setting else f"{name} is unset"
             others = "; ".join([side for value, side in sides.items() if value != text][:3])
             yield say(
-                f"{shown}{f' ({setting.origin})' if setting else ''}, while it is {others}: {why}",
+                f"{printed}{f' ({setting.origin})' if setting else ''}, while it is {others}: {why}",
                 at=node,
                 observed=text,
                 expected=spread.value or "the same on all nodes",
                 expected_from=PEERS,
-                seen=seen(setting.origin if setting else "nowhere", shown, "file"),
+                seen=seen(setting.origin if setting else "nowhere", printed, "file"),
                 fixes=_equalise(name, setting, spread.value),
             )
 
 
-def _equalise(name: str, setting: Setting | None, usual: str | None) -> tuple[Fix, ...]:
-    if usual in (None, UNSET):
+def _equalise(name: str, setting: Setting | None, typical: str | None) -> tuple[Fix, ...]:
+    if typical in (None, UNSET):
         return change(setting or Setting(name, "", "nowhere", Source.JOB))
-    return (in_job("set it in the job's own environment, which wins on every node", export(name, usual)),)
+    return (in_job("set it in the job's own environment, which wins on every node", export(name, typical)),)
 
 
 def _show(setting: Setting) -> str:
     """``NAME=value``, or only that it is set."""
-    if not setting.name.startswith(SHOWN):
+    if not setting.name.startswith(PRINTABLE):
         return f"{setting.name} is set"
     return f"{setting.name}={setting.value[:120]}"

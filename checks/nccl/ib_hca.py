@@ -53,7 +53,7 @@ class Transport:
         names = listing([port.name for port in self.active])
         return f"{names} {'is' if len(self.active) == 1 else 'are'} active"
 
-    def told(self, **more: Any) -> dict[str, Any]:
+    def details(self, **more: Any) -> dict[str, Any]:
         """What a finding about this node says, unless `more` says otherwise."""
         ports = listing([f"{port.name} {port.link_layer} ACTIVE" for port in self.active], 10)
         evidence = [seen("/sys/class/infiniband", ports or "no active port", "file")]
@@ -163,7 +163,7 @@ def _none_used(one: Transport, peers_use: bool, exact: Fixes) -> Finding:
         say = OFF.fail if peers_use else OFF.warn
         return say(
             f"{one.are_active}, and NCCL would use TCP: {one.env[one.off]} {why}",
-            **one.told(fixes=change(one.env[one.off])),
+            **one.details(fixes=change(one.env[one.off])),
         )
     setting = one.env[VARIABLE]
     first, *others = change(setting)
@@ -171,16 +171,16 @@ def _none_used(one: Transport, peers_use: bool, exact: Fixes) -> Finding:
         f"{one.are_active}, and NCCL would use TCP without a word: {setting} matches none of them"
         f"{_mistaken(setting.value, one.hcas)}",
         # Without the variable NCCL takes all active ports; with exact names it takes these.
-        **one.told(fixes=(first, *exact(), *others)),
+        **one.details(fixes=(first, *exact(), *others)),
     )
 
 
 def _mistaken(value: str, hcas: tuple[Hca, ...]) -> str:
     names = {name for hca in hcas for name in hca.netdevs}
-    asked = [item.partition(":")[0] for item in value.lstrip("^=").split(",")]
-    if any(item in names or item.startswith(("eth", "ens", "eno", "enp", "bond")) for item in asked):
+    items = [item.partition(":")[0] for item in value.lstrip("^=").split(",")]
+    if any(item in names or item.startswith(("eth", "ens", "eno", "enp", "bond")) for item in items):
         return "; it takes names of RDMA devices, not of network interfaces"
-    if any(item != item.strip() for item in asked):
+    if any(item != item.strip() for item in items):
         return "; the space in the list belongs to the name"
     return ""
 
@@ -198,7 +198,7 @@ def _prefix(one: Transport) -> Finding | None:
     also = f"also {'excludes' if excluding else 'selects'} {listing(more)}"
     return PREFIX.warn(
         f"{setting} {also}, because {name} is a prefix",
-        **one.told(fixes=fix if plain else ()),
+        **one.details(fixes=fix if plain else ()),
     )
 
 
@@ -208,7 +208,7 @@ def _unlike(nodes: Mapping[str, Transport], spoken: Set[str], exact: Fixes) -> I
     layers = {node: one.layers for node, one in using.items()}
     counts = {node: len(one.used) for node, one in using.items()}
     kinds, spread = majority(layers), majority(counts)
-    usual = spread.value or max(counts.values())
+    typical = spread.value or max(counts.values())
     one_layer = cache(partial(_name_exactly, nodes, one_layer=True))
     peers = listing(using, 3)
     for node, one in nodes.items():
@@ -218,27 +218,27 @@ def _unlike(nodes: Mapping[str, Transport], spoken: Set[str], exact: Fixes) -> I
         if not one.used:
             yield MIXED.fail(
                 f"no active HCA port that it may open, so NCCL would use TCP here and the HCAs on {peers}",
-                **one.told(observed="no active port that can be opened"),
+                **one.details(observed="no active port that can be opened"),
             )
         elif node in kinds.minority:
-            there = " and ".join(next(other for other in layers.values() if other != one.layers))
+            elsewhere = " and ".join(next(other for other in layers.values() if other != one.layers))
             cause = LAYER.but(confidence=LIKELY) if kinds.tie else LAYER
             yield cause.fail(
-                f"NCCL would use {here} ports here, {there} on other nodes: they do not connect",
-                **one.told(observed=here, fixes=one_layer()),
+                f"NCCL would use {here} ports here, {elsewhere} on other nodes: they do not connect",
+                **one.details(observed=here, fixes=one_layer()),
             )
-        elif counts[node] < usual:
+        elif counts[node] < typical:
             cause = FEWER.but(confidence=LIKELY) if spread.tie else FEWER
             yield cause.warn(
                 f"NCCL would use {counts[node]} HCA port{'s' if counts[node] > 1 else ''} here,"
-                f" {usual} on {'another node' if spread.tie else 'most nodes'}",
-                **one.told(fixes=exact() if VARIABLE in one.env else ()),
+                f" {typical} on {'another node' if spread.tie else 'most nodes'}",
+                **one.details(fixes=exact() if VARIABLE in one.env else ()),
             )
         elif len(one.layers) > 1:
             yield TWO_LAYERS.warn(
                 "NCCL would use InfiniBand and RoCE ports side by side: where their order differs"
                 " between nodes they do not connect",
-                **one.told(fixes=one_layer()),
+                **one.details(fixes=one_layer()),
             )
 
 

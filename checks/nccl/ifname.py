@@ -87,11 +87,11 @@ def nccl_ifname(
         yield skip("the job uses gloo")
         return
     logins = envs or {}
-    asked = answers or {}
+    replies = answers or {}
     nodes: dict[str, Bootstrap] = {}
     for node, net in nets.items():
         version = nccl_version((softwares or {}).get(node))
-        resolve, answer = (resolves or {}).get(node), asked.get(node)
+        resolve, answer = (resolves or {}).get(node), replies.get(node)
         nodes[node] = bootstrap(node, net, logins.get(node), job, version, resolve, answer)
     effective = {node: one.env for node, one in nodes.items()}
     versions = {node: one.version for node, one in nodes.items()}
@@ -99,10 +99,10 @@ def nccl_ifname(
     if troubles:
         # Trying values on every node costs more than the judgement: only where there is something to mend.
         fixes = set_ifname(nets, effective, versions, job)
-        for node, trouble in troubles.items():
-            if trouble.cause and trouble.cause.key not in (COMM_ID.key, NONE.key):
-                hint = replace(trouble.cause, fixes=(*trouble.cause.fixes, *fixes))
-                troubles[node] = replace(trouble, cause=hint)
+        for node, found in troubles.items():
+            if found.cause and found.cause.key not in (COMM_ID.key, NONE.key):
+                hint = replace(found.cause, fixes=(*found.cause.fixes, *fixes))
+                troubles[node] = replace(found, cause=hint)
         troubles = _one_value(troubles, nodes)
     for node, one in nodes.items():
         if node in troubles:
@@ -111,8 +111,8 @@ def nccl_ifname(
         if gap and not (node in troubles and troubles[node].status is Status.FAIL):
             yield unknown(node, f"which address NCCL uses cannot be told: {gap}")
         elif node not in troubles:
-            told = one.told()
-            yield ok(node, one.summary, observed=str(one), evidence=told["seen"])
+            details = one.details()
+            yield ok(node, one.summary, observed=str(one), evidence=details["seen"])
 
 
 def _one_value(troubles: Mapping[str, Finding], nodes: Nodes) -> dict[str, Finding]:
@@ -128,8 +128,8 @@ def _one_value(troubles: Mapping[str, Finding], nodes: Nodes) -> dict[str, Findi
 
 def _troubles(nodes: Nodes, routes: Routes, job: Job) -> Iterator[Finding]:
     empty = [one for one in nodes.values() if one.choice.row is None and not one.choice.untold]
-    alike = len({one.setting for one in empty}) == 1
-    yield from (_nothing(one, alike) for one in empty)
+    same_setting = len({one.setting for one in empty}) == 1
+    yield from (_nothing(one, same_setting) for one in empty)
     if len(nodes) < 2:
         return
     repeated = repeated_addresses({node: one.net for node, one in nodes.items()})
@@ -146,12 +146,12 @@ def _troubles(nodes: Nodes, routes: Routes, job: Job) -> Iterator[Finding]:
         elif row.address in repeated:
             others = [other for other in owners()[row.address][:5] if other != node]
             have = "has" if len(others) == 1 else "have"
-            theirs = f"{listing(others, 3)} also {have}: peers would dial themselves"
-            cause, what = SAME, f"{one}, an address that {theirs}"
+            owned_by = f"{listing(others, 3)} also {have}: peers would dial themselves"
+            cause, what = SAME, f"{one}, an address that {owned_by}"
         else:
             fit[node] = row
             continue
-        yield cause.fail(f"{one.uses} {what}", **one.told())
+        yield cause.fail(f"{one.uses} {what}", **one.details())
     if fit:
         yield from _networks(nodes, fit, routes, job)
 
@@ -168,7 +168,7 @@ def _owners(nodes: Nodes) -> dict[str, list[str]]:
 def _networks(nodes: Nodes, fit: Rows, routes: Routes, job: Job) -> Iterator[Finding]:
     """Nodes whose choice is in another network than that of the others, or on an overlay."""
     reach = networks_by_reach({node: one.net for node, one in nodes.items()})
-    usual, certain = commonest_network(fit.values(), reach)
+    typical, certain = commonest_network(fit.values(), reach)
     direct = any(
         len(rows) == len(nodes) and not any(is_tunnel_name(row.ifname) for row in rows.values())
         for rows in reach.values()
@@ -180,17 +180,17 @@ def _networks(nodes: Nodes, fit: Rows, routes: Routes, job: Job) -> Iterator[Fin
     dialled = {peer: fit[peer] for group in peers.values() for peer in group[:2]}
     for node, row in fit.items():
         one = nodes[node]
-        if ip(row.address) in usual:
+        if ip(row.address) in typical:
             if is_tunnel_name(row.ifname) and direct:
                 what = f"{one}, an overlay network, although a direct one connects all nodes"
-                yield OVERLAY.warn(f"{one.uses} {what}", **one.told())
+                yield OVERLAY.warn(f"{one.uses} {what}", **one.details())
             continue
-        inside, here = reach.get(usual, {}), reach.get(network(row), {})
+        inside, here = reach.get(typical, {}), reach.get(network(row), {})
         reason = _outside(one, row, inside, here) or _cut_off(one, dialled, routes.get(node), job)
         if reason:
             cause = NETWORK if certain else NETWORK.but(confidence=LIKELY)
-            what = f"{one}, while {'most' if certain else 'other'} nodes use {usual}: {reason}"
-            yield cause.fail(f"{one.uses} {what}", **one.told(expected=f"an address in {usual}"))
+            what = f"{one}, while {'most' if certain else 'other'} nodes use {typical}: {reason}"
+            yield cause.fail(f"{one.uses} {what}", **one.details(expected=f"an address in {typical}"))
 
 
 def _outside(one: Bootstrap, row: AddressRow, inside: Rows, here: Rows) -> str:
@@ -209,50 +209,50 @@ def _outside(one: Bootstrap, row: AddressRow, inside: Rows, here: Rows) -> str:
     return ""
 
 
-def _cut_off(one: Bootstrap, dialled: Rows, asked: RouteFacts | None, job: Job) -> str:
+def _cut_off(one: Bootstrap, dialled: Rows, routes: RouteFacts | None, job: Job) -> str:
     """Which of these addresses the node has no route to; empty where it can send to all."""
-    for peer, theirs in dialled.items():
-        if asked and peer in asked.routes and job.data_addresses.get(peer) == theirs.address:
-            lost = asked.routes[peer].error is not None
+    for peer, row in dialled.items():
+        if routes and peer in routes.routes and job.data_addresses.get(peer) == row.address:
+            lost = routes.routes[peer].error is not None
         else:
             # Rules of routing are not among the facts: only a node without any route there is sure.
-            lost = asked is None and not leads_to(one.net, ip(theirs.address))
+            lost = routes is None and not leads_to(one.net, ip(row.address))
         if lost:
-            return f"it has no route to {theirs.address} of {peer}"
+            return f"it has no route to {row.address} of {peer}"
     return ""
 
 
-def _nothing(one: Bootstrap, alike: bool) -> Finding:
+def _nothing(one: Bootstrap, same_setting: bool) -> Finding:
     """NCCL finds no interface at all: because of a variable, or because there is none."""
     if one.predicted.row and one.answer:
-        return NONE.fail(f"NCCL itself found no interface: {one.answer.error}{one.remark}", **one.told())
+        return NONE.fail(f"NCCL itself found no interface: {one.answer.error}{one.remark}", **one.details())
     if one.choice.rule == "NCCL_COMM_ID":
         text, value = "torch passes NCCL's id by itself: unset the variable", one.env["NCCL_COMM_ID"].value
         fix = in_job(text, "unset NCCL_COMM_ID", persistent=True)
-        return COMM_ID.fail(f"no address in the network of NCCL_COMM_ID={value}", **one.told(fixes=fix))
+        return COMM_ID.fail(f"no address in the network of NCCL_COMM_ID={value}", **one.details(fixes=fix))
     if not is_ifname_set(values(one.env)):
-        return NONE.fail("no interface has an address that NCCL could use", **one.told())
+        return NONE.fail("no interface has an address that NCCL could use", **one.details())
     value = one.env[VARIABLE].value
     with_address = dict.fromkeys(row.ifname for row in rows_of(one.net))
     matching = [dev.name for dev in one.net.netdevs if parse_filter(value).accepts(dev.name)]
-    asked = f"which {one.setting} asks for"
+    requested_by = f"which {one.setting} asks for"
     idle = [name for name in matching if name in with_address and not is_running(one.net, name)]
     if idle:
-        told = one.told(observed=f"{listing(idle)} not running", fixes=bring_up(idle))
-        return DOWN.fail(f"{listing(idle)}, {asked}, is not running", **told)
+        details = one.details(observed=f"{listing(idle)} not running", fixes=bring_up(idle))
+        return DOWN.fail(f"{listing(idle)}, {requested_by}, is not running", **details)
     bare = [name for name in matching if name not in with_address]
     if matching:
         names = listing(bare or matching)
         family = values(one.env).get("NCCL_SOCKET_FAMILY")
         of_family = f" of {family}" if family and not bare else ""
-        told = one.told(observed=f"{names} without an address")
-        return BARE.fail(f"{names}, {asked}, has no address{of_family}", **told)
+        details = one.details(observed=f"{names} without an address")
+        return BARE.fail(f"{names}, {requested_by}, has no address{of_family}", **details)
     plain = value.lstrip("=")
     name_it = "{nodes} {has} no interface " + title_text(plain) + ", which NCCL_SOCKET_IFNAME asks for"
-    cause = NO_MATCH.but(title=name_it) if alike and is_ifname(plain) else NO_MATCH
+    cause = NO_MATCH.but(title=name_it) if same_setting and is_ifname(plain) else NO_MATCH
     have = f"this node has {listing(with_address) or 'none with an address'}"
-    told = one.told(observed=have, expected=f"an interface that {value} matches", expected_from=CONFIG)
-    return cause.fail(f"{one.setting} matches no interface: {have}{_trap(value)}", **told)
+    details = one.details(observed=have, expected=f"an interface that {value} matches", expected_from=CONFIG)
+    return cause.fail(f"{one.setting} matches no interface: {have}{_trap(value)}", **details)
 
 
 def _trap(value: str) -> str:

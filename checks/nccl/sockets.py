@@ -44,12 +44,12 @@ def nccl_sockets(
     """
     versions = {node: nccl_version((softwares or {}).get(node)) for node in nets}
     settings = {node: effective_env((envs or {}).get(node), job) for node in nets}
-    taken = socket_rows(paths, nets, settings, versions)
-    if len(nets) < 2 or not taken:
+    selected = socket_rows(paths, nets, settings, versions)
+    if len(nets) < 2 or not selected:
         yield skip("one node" if len(nets) < 2 else paths.left_out.get(SOCKET, "NCCL finds no interface"))
         return
     bad: dict[str, dict[str, tuple[Cause, str]]] = {}
-    for node, rows in taken.items():
+    for node, rows in selected.items():
         for one in rows:
             if one.is_repeated:
                 cause = OLDER if one.is_older else SAME
@@ -61,7 +61,9 @@ def nccl_sockets(
             else:
                 continue
             bad.setdefault(node, {})[one.row.ifname] = found
-    good = {n: [one.row for one in rows if one.row.ifname not in bad.get(n, ())] for n, rows in taken.items()}
+    good = {
+        n: [one.row for one in rows if one.row.ifname not in bad.get(n, ())] for n, rows in selected.items()
+    }
     fixes = keep_ifnames(nets, settings, versions, good) if bad else ()
     for node, cause, what in ((node, *one) for node, ones in bad.items() for one in ones.values()):
         yield (cause.fail if cause is SAME else cause.warn)(
@@ -69,7 +71,7 @@ def nccl_sockets(
             at=node,
             observed=what,
             expected=DERIVED(listing(row.ifname for row in good[node]) or "interfaces that all peers reach"),
-            seen=seen("ip address", listing(map(str, taken[node])), "command"),
+            seen=seen("ip address", listing(map(str, selected[node])), "command"),
             fixes=fixes,
         )
     if not bad:

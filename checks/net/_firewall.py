@@ -61,13 +61,13 @@ def remedies(
     if facts is not None and any(relevant(one, incoming) for one in active(facts)):
         fixes = allow(node, facts, peers, inbound=incoming)
         if cause.fault.kind in (Kind.NODE, Kind.ALL):
-            fixes = _both(fixes, allow(node, facts, peers, inbound=False))
+            fixes = _joined(fixes, allow(node, facts, peers, inbound=False))
         return fixes or (rules,)
     between = (*let_in(of_nodes([node], hosts)), _ask(cause, job))
     return between if cause.fabric else (rules, *between)
 
 
-def _both(inward: tuple[Fix, ...], outward: tuple[Fix, ...]) -> tuple[Fix, ...]:
+def _joined(inward: tuple[Fix, ...], outward: tuple[Fix, ...]) -> tuple[Fix, ...]:
     """One fix for both directions of each front end that filters; one direction alone heals nothing."""
     if len(inward) != len(outward):
         return (*inward, *outward)
@@ -116,8 +116,8 @@ def _ways(rule: str) -> set[bool | None]:
     head = rule.partition(": ")[0]
     if match := _HOOK.search(head):
         return {_WAYS[hook] for hook in match[1].split(",") if hook in _WAYS}
-    named: set[bool | None] = {way for hook, way in _WAYS.items() if hook in head.lower()}
-    return named if named or "forward" in head.lower() else {None}
+    by_name: set[bool | None] = {way for hook, way in _WAYS.items() if hook in head.lower()}
+    return by_name if by_name or "forward" in head.lower() else {None}
 
 
 def chains(ruleset: Ruleset, inbound: bool) -> list[tuple[str, str, str]]:
@@ -249,9 +249,9 @@ _NFT_FILE_BACK = (
 _SAVE = "netfilter-persistent save || service iptables save"
 
 
-def _nft(place: tuple[str, str, str], trusted: Sequence[str], inbound: bool) -> list[str]:
+def _nft(path: tuple[str, str, str], trusted: Sequence[str], inbound: bool) -> list[str]:
     """The rule in nft's words, for each family that the table can hold; marked, so that it is found again."""
-    family, table, chain = place
+    family, table, chain = path
     side = "saddr" if inbound else "daddr"
     groups = {proto: [a for a in trusted if (":" in a) == (proto == "ip6")] for proto in ("ip", "ip6")}
     return [

@@ -29,12 +29,12 @@ def as_typed(
     """Hold what nodes have on interfaces to what was typed. read: None where it could not be read."""
     if expect is None:
         return
-    asked = expect.names(key)
+    names = expect.names(key)
     have = {
         node: {
             dev.name: read(net, dev)
             for dev in net.netdevs
-            if dev.name in asked or (dev.kind in _LASTING and dev.up and read(net, dev))
+            if dev.name in names or (dev.kind in _LASTING and dev.up and read(net, dev))
         }
         for node, net in nets.items()
     }
@@ -70,8 +70,8 @@ def _network(net: NetFacts, dev: Netdev) -> str | None:
 
 def untyped(devs: Mapping[str, Netdev], key: str, expect: Expectations | None) -> Mapping[str, Netdev]:
     """The nodes of whose interface nothing was typed, which are compared with each other."""
-    asked = expect.names(key) if expect else set()
-    if expect is None or not asked:
+    names = expect.names(key) if expect else set()
+    if expect is None or not names:
         return devs
-    said = {name: expect.for_nodes(key, devs, name) for name in asked}
-    return {node: dev for node, dev in devs.items() if node not in said.get(dev.name, ())}
+    expectations = {name: expect.for_nodes(key, devs, name) for name in names}
+    return {node: dev for node, dev in devs.items() if node not in expectations.get(dev.name, ())}

@@ -10,7 +10,7 @@ from netdoctor.model import DERIVED, HERE, Cause, Finding, at, look, seen, skip,
 
 DEAD = Cause("bond-link-down", "a bond of {nodes} runs without one of its links")
 UNEVEN = Cause("bond-speeds", "the links in a bond of {nodes} have different speeds")
-APART = Cause(
+SPLIT = Cause(
     "bond-lacp", "LACP on {nodes} leaves links of a bond out: the switch does not have them together"
 )
 # Of "going back", "fail" and "down" none carries data. [drivers/net/bonding/bond_main.c]
@@ -57,21 +57,21 @@ def _judged(bond: Netdev, links: list[Netdev]) -> Iterator[Finding]:
     if not links or all(one.mii_status is None and one.carrier is None for one in links):
         yield unknown(HERE, f"the links of {bond.name} are not shown")
     elif dead and len(dead) < len(links):
-        yield _said(DEAD, bond, state, f"{listing(one.name for one in dead)} is down", "all of its links up")
+        yield _warn(DEAD, bond, state, f"{listing(one.name for one in dead)} is down", "all of its links up")
     if len(speeds) > 1:
-        yield _said(
+        yield _warn(
             UNEVEN, bond, state, f"its links run at {listing(map(str, sorted(speeds)))} Mbit/s", "one speed"
         )
     if bond.bond_mode == "802.3ad" and len(groups) > 1 and None not in groups:
-        yield _said(APART, bond, state, f"its links are in {len(groups)} groups of LACP", "one group")
+        yield _warn(SPLIT, bond, state, f"its links are in {len(groups)} groups of LACP", "one group")
 
 
-def _said(cause: Cause, bond: Netdev, state: str, what: str, wanted: str) -> Finding:
+def _warn(cause: Cause, bond: Netdev, state: str, what: str, expected: str) -> Finding:
     file = f"/proc/net/bonding/{bond.name}"
     return cause.warn(
         f"{bond.name} ({bond.bond_mode}): {what}",
         observed=what,
-        expected=DERIVED(wanted),
+        expected=DERIVED(expected),
         seen=seen(file, state, "file"),
         fixes=look("see what the bond says of each link", f"cat {file}" if is_ifname(bond.name) else ""),
     )

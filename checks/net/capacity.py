@@ -47,14 +47,14 @@ def net_capacity(
         yield skip("neither the accept queue nor a connection table is shown here")
         return
     if queue is not None and queue < ranks:
-        wanted = {"net/core/somaxconn": (1 << (ranks - 1).bit_length(), queue)}
+        values = {"net/core/somaxconn": (1 << (ranks - 1).bit_length(), queue)}
         yield QUEUE.warn(
             f"net.core.somaxconn is {queue}, and {ranks} ranks connect to it at once",
             at=first,
             observed=str(queue),
             expected=DERIVED(f"{ranks} and more, one for each rank"),
             seen=seen("/proc/sys/net/core/somaxconn", str(queue), "file"),
-            fixes=set_to("let the kernel queue as many connections as ranks come", wanted, "queue"),
+            fixes=set_to("let the kernel queue as many connections as ranks come", values, "queue"),
         )
     for node, net in nodes.items():
         count, most = net.conntrack or 0, net.conntrack_max or 0

@@ -32,13 +32,13 @@ def on_bridges(
     }
     holding = holders(nets)
     for node, net in nets.items():
-        host, own = hosts.get(node), usable(net)
+        host, rows = hosts.get(node), usable(net)
         inner = {dev.kind for dev in net.netdevs if dev.up and not dev.loopback} == {"veth"}
-        if host is None or host.container not in ENGINES or not inner or not own or node in reached:
+        if host is None or host.container not in ENGINES or not inner or not rows or node in reached:
             continue
-        has = listing(f"{row.ifname} {row.address}" for row in own)
+        has = listing(f"{row.ifname} {row.address}" for row in rows)
         # Containers of one machine have its boot id.
-        near = (other for row in own for other in holding[parse(row.address)][:4] if other in hosts)
+        near = (other for row in rows for other in holding[parse(row.address)][:4] if other in hosts)
         same = [other for other in near if hosts[other].boot_id != host.boot_id]
         dialled = sessions[node].address if node in sessions else None
         if same:

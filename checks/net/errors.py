@@ -30,7 +30,7 @@ RULES = (
     Rule("tx_pause_us", PAUSES, per_s=1e5),
 )
 PARTS = (*RULES, Rule("rx_crc_errors", ERRORS), Rule("rx_length_errors", ERRORS))
-SHOWN = (*PARTS, *(Rule(name, PAUSES) for name in ("tx_pauses", "rx_pauses", "rx_pause_us")))
+LISTED = (*PARTS, *(Rule(name, PAUSES) for name in ("tx_pauses", "rx_pauses", "rx_pause_us")))
 
 
 # Azure's node health checks call 5 losses in 24 h flapping. A boot and its settings come to some more. Of a
@@ -69,22 +69,22 @@ def net_errors(
         look at rdma.pcie and rdma.gpudirect.
     """
     found = [one for one in grown(counters, later, "netdevs") if _carries(one.totals, net, rdma)]
-    there = _wired(net)
-    yield from uncounted(there, counters, later, "netdevs")
-    if not any(one.read and _carries(one, net, rdma) for one in counters.netdevs) and not there:
+    wired = _wired(net)
+    yield from uncounted(wired, counters, later, "netdevs")
+    if not any(one.read and _carries(one, net, rdma) for one in counters.netdevs) and not wired:
         yield skip("no interface with counters carries an address here")
     elif not found and counters.netdevs:
         yield unknown(HERE, "the two readings of the counters do not follow each other")
-    trouble: list[Finding] = []
+    warnings: list[Finding] = []
     for one in found:
         errors, flap, missed, paused = interface_fixes(one.name)
         fixes = {ERRORS.key: errors, FLAP.key: flap, MISSED.key: missed, PAUSES.key: paused}
         folder = f"/sys/class/net/{one.name}/"
-        trouble += [
-            *rate_findings(one, RULES, folder, fixes, SHOWN),
+        warnings += [
+            *rate_findings(one, RULES, folder, fixes, LISTED),
             *_since_boot(one, later.reading, folder, flap),
         ]
-    yield from trouble or earlier_errors(
+    yield from warnings or earlier_errors(
         found, "interfaces", [r for r in PARTS if r.cause not in (FLAP, PAUSES)]
     )
 

@@ -70,7 +70,7 @@ def net_interface(
     """
     yield from others_as_typed(nets, SLOW, expect)
     devs = {node: dev for node in nets if (dev := dialled(node, nets, job)) is not None}
-    usual = majority({node: dev.name for node, dev in devs.items()}).value
+    typical = majority({node: dev.name for node, dev in devs.items()}).value
     up = cache(partial(_up_with_address, nets.values()))
     linked: dict[str, Netdev] = {}
     for node, net in nets.items():
@@ -79,7 +79,7 @@ def net_interface(
             yield skip("reached over loopback: there is no interface to judge", node)
             continue
         if not usable(net):
-            yield _no_address(node, net, usual)
+            yield _no_address(node, net, typical)
             continue
         if dev is not None and _is_down(dev):
             yield _down(node, dev, "carries the job's traffic", stops=True)
@@ -87,7 +87,7 @@ def net_interface(
         if address is None:
             yield unknown(node, "at which of its addresses peers dial it could not be told")
         elif dev is None:
-            have = _listed(usable(net))
+            have = _addresses(usable(net))
             text = "list the node by its own address: NCCL and gloo advertise that one to the others"
             yield NOT_OWN.warn(
                 f"is dialled at {address}, which none of its interfaces has",
@@ -103,12 +103,12 @@ def net_interface(
             used = dev is not None and other.name == dev.name
             # Down here, and up with an address on most other nodes.
             if not used and not other.loopback and _is_down(other) and up()[other.name] * 2 > len(nets) - 1:
-                named = other.name == usual
-                role = "carries the other nodes' traffic" if named else "the other nodes have up"
-                yield _down(node, other, role, stops=named)
+                is_typical = other.name == typical
+                role = "carries the other nodes' traffic" if is_typical else "the other nodes have up"
+                yield _down(node, other, role, stops=is_typical)
     yield from _slow(untyped(linked, SPEED, expect))
-    for path, there in further_devices(paths.further if paths else (), nets, devs):
-        physical = {n: dev for n, dev in there.items() if dev.kind == "physical" and dev.speed_mbit_s}
+    for path, further in further_devices(paths.further if paths else (), nets, devs):
+        physical = {n: dev for n, dev in further.items() if dev.kind == "physical" and dev.speed_mbit_s}
         yield from (on_path(finding, path) for finding in _slow(untyped(physical, SPEED, expect)))
 
 
@@ -125,20 +125,20 @@ def _up_with_address(nets: Iterable[NetFacts]) -> Counter[str]:
     return found
 
 
-def _listed(rows: Iterable[AddressRow], shown: int = LISTED) -> str:
-    return listing((f"{row.ifname} {row.address}" for row in rows), shown)
+def _addresses(rows: Iterable[AddressRow], limit: int = LISTED) -> str:
+    return listing((f"{row.ifname} {row.address}" for row in rows), limit)
 
 
-def _no_address(node: str, net: NetFacts, usual: str | None) -> Finding:
+def _no_address(node: str, net: NetFacts, typical: str | None) -> Finding:
     first = next((one.name for one in net.netdevs if not one.loopback), None)
-    name = usual if usual and device(net, usual) else first
+    name = typical if typical and device(net, typical) else first
     shell = on_dev(name, "ip link set dev {0} up && ip address show dev {0}")
     return NO_ADDRESS.fail(
         "has no address that other nodes can dial",
         at=node,
-        observed=_listed(net.addresses) or "no address",
+        observed=_addresses(net.addresses) or "no address",
         expected="an address that is neither loopback nor link-local",
-        seen=seen("ip address", _listed(net.addresses, 8), "command"),
+        seen=seen("ip address", _addresses(net.addresses, 8), "command"),
         fixes=run("bring the interface up and give it an address", shell, root=True),
     )
 
@@ -163,15 +163,15 @@ def _slow(devs: Mapping[str, Netdev]) -> Iterator[Finding]:
     speeds = {node: dev.speed_mbit_s or 0 for node, dev in devs.items()}
     found = majority(speeds)
     # On a tie, as between two nodes, the slower one is the suspect.
-    usual = found.value or max(found.groups, default=0)
+    typical = found.value or max(found.groups, default=0)
     for node, speed in speeds.items():
-        if speed < usual:
+        if speed < typical:
             name = devs[node].name
             yield (SLOW if found.value else SLOW.but(confidence=SUSPECTED)).warn(
-                f"{name} runs at {speed / 1000:g} Gbit/s, most nodes at {usual / 1000:g}",
+                f"{name} runs at {speed / 1000:g} Gbit/s, most nodes at {typical / 1000:g}",
                 at=node,
                 observed=f"{speed / 1000:g} Gbit/s",
-                expected=PEERS(f"{usual / 1000:g} Gbit/s"),
+                expected=PEERS(f"{typical / 1000:g} Gbit/s"),
                 seen=seen(f"/sys/class/net/{name}/speed", str(speed), "file"),
                 fixes=look(
                     "see what was negotiated; reseat or swap the cable, or set the switch port",

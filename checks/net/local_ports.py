@@ -13,7 +13,7 @@ from netdoctor.model import DERIVED, LIKELY, SUSPECTED, Cause, Finding, Fix, loo
 from netdoctor.rules.local_ports import pool
 
 SHORT = Cause("local-ports-short", "{nodes} {has} fewer ports to give away than the ranks need")
-TAKEN = Cause("local-ports-taken", "{nodes} {has} too few ports left to give away", LIKELY)
+EXHAUSTED = Cause("local-ports-taken", "{nodes} {has} too few ports left to give away", LIKELY)
 # A rank has a port to itself to listen on, as bind() gives none that any socket has, and one to the store:
 # all ranks dial the same address and port there. Measured: four ranks of gloo start with 8, not with 5.
 STARTS = 2
@@ -21,7 +21,7 @@ STARTS = 2
 # its ring, its root, its proxy, RAS. connect() keeps to every other port while it can, and bind() to the rest
 # [Linux net/ipv4/inet_hashtables.c, inet_connection_sock.c], so that listeners have half of the range.
 NCCL = 2 * (32 + 4)
-USUAL = "32768 60999"
+DEFAULT = "32768 60999"
 ROOM = "net/ipv4/ip_local_port_range"
 WIDEN = "give it the usual range, and let the firewall pass it"
 AGAIN = "let new connections take ports in TIME_WAIT again, after a second"
@@ -51,26 +51,26 @@ def net_local_ports(
         gpu = (gpus or {}).get(node)
         ranks = ranks_on(listed[node], gpu) if node in listed else 1
         gloo = only_gloo(job, [gpu])
-        wanted = ranks * (STARTS if gloo else NCCL)
-        has, taken = pool(net), net.ports_taken or 0
-        if has < wanted:
-            yield _short(node, net, has, ranks, wanted)
-        elif has - taken < wanted:
-            yield (TAKEN if has - taken < STARTS * ranks else TAKEN.but(confidence=SUSPECTED)).warn(
-                f"{taken} of the {has} ports that the kernel gives away are in use"
+        needed = ranks * (STARTS if gloo else NCCL)
+        has, in_use = pool(net), net.ports_taken or 0
+        if has < needed:
+            yield _short(node, net, has, ranks, needed)
+        elif has - in_use < needed:
+            yield (EXHAUSTED if has - in_use < STARTS * ranks else EXHAUSTED.but(confidence=SUSPECTED)).warn(
+                f"{in_use} of the {has} ports that the kernel gives away are in use"
                 + (f", {net.time_wait} sockets are in TIME_WAIT" if net.time_wait else ""),
                 at=node,
-                observed=f"{has - taken} ports left",
-                expected=DERIVED(f"{wanted} for {ranks} rank{'s' * (ranks > 1)}"),
-                seen=seen("/proc/net/tcp", f"{taken} local ports of the range", "file"),
+                observed=f"{has - in_use} ports left",
+                expected=DERIVED(f"{needed} for {ranks} rank{'s' * (ranks > 1)}"),
+                seen=seen("/proc/net/tcp", f"{in_use} local ports of the range", "file"),
                 fixes=_freed(net),
             )
 
 
-def _short(node: str, net: NetFacts, has: int, ranks: int, wanted: int) -> Finding:
+def _short(node: str, net: NetFacts, has: int, ranks: int, needed: int) -> Finding:
     low, high = net.ephemeral_ports
     stops, many = has < STARTS * ranks, f"{ranks} rank{'s' * (ranks > 1)}"
-    need = f"at least {STARTS * ranks}" if stops else f"up to {wanted}"
+    need = f"at least {STARTS * ranks}" if stops else f"up to {needed}"
     files = {"ip_local_port_range": f"{low} {high}", "ip_local_reserved_ports": net.reserved_ports[:200]}
     fixes = look("see what reserves so many", "grep -rns reserved_ports /etc/sysctl.conf /etc/sysctl.d")
     return (SHORT.fail if stops else SHORT.but(confidence=SUSPECTED).warn)(
@@ -78,8 +78,10 @@ def _short(node: str, net: NetFacts, has: int, ranks: int, wanted: int) -> Findi
         at=node,
         observed=f"{has} ports",
         expected=DERIVED(f"{need}, for {many}"),
-        seen=[seen(f"/proc/sys/net/ipv4/{name}", said, "file") for name, said in files.items() if said],
-        fixes=fixes if high - low + 1 >= wanted else set_to(WIDEN, {ROOM: (USUAL, f"{low} {high}")}, "ports"),
+        seen=[seen(f"/proc/sys/net/ipv4/{name}", text, "file") for name, text in files.items() if text],
+        fixes=fixes
+        if high - low + 1 >= needed
+        else set_to(WIDEN, {ROOM: (DEFAULT, f"{low} {high}")}, "ports"),
     )
 
 

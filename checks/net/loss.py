@@ -84,10 +84,10 @@ def net_loss(
     silent = [p for p in counted if p.answered == 0 and p.arrived == 0]
     for path, some in by_path(silent, paths):
         for probe in some:
-            said = "no UDP packet was answered (filtered?): loss not measured"
-            yield on_path(unknown(pair(probe.src, probe.dst), said), path)
-    heard = [p for p in counted if p.answered or p.arrived]
-    ways = [(path, _cells(some)) for path, some in by_path(heard, paths)]
+            lost_text = "no UDP packet was answered (filtered?): loss not measured"
+            yield on_path(unknown(pair(probe.src, probe.dst), lost_text), path)
+    answered = [p for p in counted if p.answered or p.arrived]
+    ways = [(path, _cells(some)) for path, some in by_path(answered, paths)]
     if not any(cells for _, cells in ways):
         if not losses.failed_nodes and not silent:
             yield unknown(CLUSTER, "no packet was sent")
@@ -104,8 +104,8 @@ def net_loss(
         parts = [total((), "all", cells, cells) for _, cells in ways]
         lost, sent = sum(part.lost for part in parts), sum(part.sent for part in parts)
         measure = Measure(value=100.0 * lost / sent, unit="%")
-        said = f"{lost} of {sent}"
-        yield ok(CLUSTER, f"{said} packets lost", observed=said, measures={"net.loss": measure})
+        lost_text = f"{lost} of {sent}"
+        yield ok(CLUSTER, f"{lost_text} packets lost", observed=lost_text, measures={"net.loss": measure})
 
 
 def _ifnames(job: Job, nets: Mapping[str, NetFacts]) -> dict[str, str]:
@@ -128,23 +128,23 @@ def _cells(probes: list[LossProbe]) -> dict[Cell, tuple[int, int]]:
 
 def _findings(one: Loss, cells: Counts, ifnames: Mapping[str, str]) -> Iterator[Finding]:
     share, low = 100.0 * one.lost / one.sent, 100.0 * at_least(one.lost, one.sent)
-    said = f"{one.lost} of {one.sent} packets lost ({share:.1f} %, at least {low:.1f} %)"
+    text = f"{one.lost} of {one.sent} packets lost ({share:.1f} %, at least {low:.1f} %)"
     lossy = sorted(
         (cell for cell in one.cells if cells[cell][0]), key=lambda c: (-cells[c][0] / cells[c][1], c)
     )
-    cause, named = CAUSES[one.side], one.nodes or (CLUSTER,)
+    cause, targets = CAUSES[one.side], one.nodes or (CLUSTER,)
     two = len({n for cell in cells for n in cell}) == 2
     if two:
         settle = "scan with a third node: its pairs show which end it is"
         cause = cause.but(title=CAUSES["path"].title, confidence=SUSPECTED, settle_by=settle)
     if two or one.side == "path":
-        named = tuple(pair(*cell) for cell in lossy)
+        targets = tuple(pair(*cell) for cell in lossy)
     counts = {pair(*cell): f"{cells[cell][0]} of {cells[cell][1]}" for cell in lossy}
-    for target in named:
+    for target in targets:
         yield cause.warn(
-            said if len(named) == 1 else f"{counts[target]} packets lost",
+            text if len(targets) == 1 else f"{counts[target]} packets lost",
             at=target,
-            culprits=named,
+            culprits=targets,
             observed=f"{share:.2f} %",
             expected=f"under {100 * LIMIT:g} %",
             seen=[seen(f"UDP from {a} to {b}", f"{counts[pair(a, b)]} lost", at=a) for a, b in lossy[:4]],

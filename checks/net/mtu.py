@@ -81,22 +81,22 @@ def net_mtu(
         else:
             devs[node] = dev
     yield from _compared(untyped(devs, MTU, expect))
-    for path, there in further_devices(paths.beside if paths else (), nets, devs):
-        yield from (on_path(finding, path) for finding in _compared(untyped(there, MTU, expect)))
+    for path, further in further_devices(paths.beside if paths else (), nets, devs):
+        yield from (on_path(finding, path) for finding in _compared(untyped(further, MTU, expect)))
 
 
 def _compared(devs: Mapping[str, Netdev]) -> Iterator[Finding]:
     found = majority({node: dev.mtu for node, dev in devs.items()})
-    usual = found.value
+    typical = found.value
     for node, mtu in found.minority.items():
         name = devs[node].name
         others = listing(str(one) for one in found.groups if one != mtu)
-        wanted = usual or min(found.groups)
-        yield (DIFFERS if usual else NONE_USUAL).warn(
-            f"{name} has MTU {mtu}; " + (f"most nodes have {usual}" if usual else f"others have {others}"),
+        target = typical or min(found.groups)
+        yield (DIFFERS if typical else NONE_USUAL).warn(
+            f"{name} has MTU {mtu}; {f'most nodes have {typical}' if typical else f'others have {others}'}",
             at=node,
             observed=str(mtu),
-            expected=PEERS(str(usual or "the same everywhere")),
+            expected=PEERS(str(typical or "the same everywhere")),
             seen=seen(f"/sys/class/net/{name}/mtu", str(mtu), "file"),
-            fixes=set_mtu(name, wanted, mtu) if mtu != wanted else (),
+            fixes=set_mtu(name, target, mtu) if mtu != target else (),
         )

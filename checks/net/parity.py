@@ -45,8 +45,8 @@ def carriers(net: NetFacts, used: Collection[str]) -> list[Netdev]:
 def of_most(values: Mapping[str, H]) -> H | None:
     """What more than half of the nodes have."""
     found = majority(values)
-    usual = found.value
-    return usual if usual is not None and 2 * len(found.groups[usual]) > len(values) else None
+    commonest = found.value
+    return commonest if commonest is not None and 2 * len(found.groups[commonest]) > len(values) else None
 
 
 def link_findings(dev: Netdev) -> Iterator[Finding]:
@@ -75,29 +75,29 @@ def _negotiate(dev: Netdev) -> Fix:
     return look("see what both ends offer, and let both negotiate", on_dev(dev.name, "ethtool {0}"))
 
 
-def settings(there: Nics, hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:
+def settings(nics: Nics, hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:
     """Nodes whose NIC has less switched on, or less room, than those of more than half of the nodes alike."""
-    alike: dict[tuple[str, int, int], dict[str, int]] = {}
+    comparable: dict[tuple[str, int, int], dict[str, int]] = {}
     devs: dict[str, tuple[str, Netdev]] = {}
-    for node, some in there.items():
+    for node, some in nics.items():
         for dev in some:
             devs[f"{node} {dev.name}"] = node, dev
             for setting, value in _set_on(dev, hosts.get(node)):
-                alike.setdefault(setting, {})[f"{node} {dev.name}"] = value
+                comparable.setdefault(setting, {})[f"{node} {dev.name}"] = value
     low: dict[tuple[str, Cause], list[tuple[str, int, int]]] = {}
-    for (key, *_), values in alike.items():
-        usual = of_most(values)
+    for (key, *_), values in comparable.items():
+        typical = of_most(values)
         for nic, value in values.items():
-            if usual is not None and value < usual:
-                low.setdefault((nic, OFF if key in FEATURES else FEWER), []).append((key, value, usual))
+            if typical is not None and value < typical:
+                low.setdefault((nic, OFF if key in FEATURES else FEWER), []).append((key, value, typical))
     for (nic, cause), rows in low.items():
         node, dev = devs[nic]
-        has, wanted = (listing(_word(key, pair[i]) for key, *pair in rows) for i in (0, 1))
+        has, expected = (listing(_word(key, pair[i]) for key, *pair in rows) for i in (0, 1))
         yield cause.warn(
-            f"{dev.name} has {has}, most nodes have {wanted}",
+            f"{dev.name} has {has}, most nodes have {expected}",
             at=node,
             observed=has,
-            expected=PEERS(wanted),
+            expected=PEERS(expected),
             seen=seen(f"ethtool {'-k' if cause is OFF else '-g and -l'} {dev.name}", has, "command"),
             fixes=run(
                 "set what the others have",
@@ -207,29 +207,27 @@ def net_parity(
                 models[dev.model or dev.driver or dev.kind][node].append(dev)
                 seen_links += dev.duplex in ("full", "half")
                 yield from at(node, link_findings(dev))
-    told = [
-        there for there in models.values() if sum(any(d.nic for d in devs) for devs in there.values()) > 1
+    readable = [
+        nics for nics in models.values() if sum(any(d.nic for d in devs) for devs in nics.values()) > 1
     ]
-    if not told and not seen_links:
+    if not readable and not seen_links:
         yield skip("no NIC of the job shows its duplex, nor two of one model their settings")
-    for model, there in models.items():
-        guests = {
-            node for node in there if (tuning := (tunings or {}).get(node)) is None or tuning.is_virtual
-        }
+    for model, nics in models.items():
+        guests = {node for node in nics if (tuning := (tunings or {}).get(node)) is None or tuning.is_virtual}
         for one in PROPERTIES:
-            mine = {node: devs for node, devs in there.items() if one.guests or node not in guests}
-            yield from _compared(one, model, mine, expect)
-        yield from settings(there, hosts)
+            compared = {node: devs for node, devs in nics.items() if one.guests or node not in guests}
+            yield from _compared(one, model, compared, expect)
+        yield from settings(nics, hosts)
 
 
-def _compared(one: Property, model: str, there: Nics, expect: Expectations | None) -> Iterator[Finding]:
+def _compared(one: Property, model: str, nics: Nics, expect: Expectations | None) -> Iterator[Finding]:
     values = {
         node: listing(sorted({value for dev in devs if (value := one.read(dev))}))
-        for node, devs in there.items()
+        for node, devs in nics.items()
     }
     if not of_most(values) and not (expect and expect.has(one.key, model)):
         return
-    names = {node: listing(dev.name for dev in devs) for node, devs in there.items()}
+    names = {node: listing(dev.name for dev in devs) for node, devs in nics.items()}
     yield from differing(
         values,
         f"{one.word} of {model}",

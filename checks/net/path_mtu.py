@@ -86,20 +86,20 @@ def _on_path(
     """blamed: what earlier paths have shown, so that a node in trouble on each is one cause; added to."""
     probes = {(probe.src, probe.dst): probe for probe in some}
     outcomes = {cell: _outcome(probe, nets) for cell, probe in probes.items()}
-    told = {cell: outcome for cell, outcome in outcomes.items() if outcome == "ok" or outcome in CAUSES}
-    count = len({node for cell in told for node in cell})
+    measured = {cell: outcome for cell, outcome in outcomes.items() if outcome == "ok" or outcome in CAUSES}
+    count = len({node for cell in measured for node in cell})
     for name, cause in CAUSES.items():
-        for fault in _merged(decode({cell: outcome == name for cell, outcome in told.items()})):
+        for fault in _merged(decode({cell: outcome == name for cell, outcome in measured.items()})):
             say = about_path if (name, fault.kind, fault.nodes) in blamed else on_path
             blamed.add((name, fault.kind, fault.nodes))
-            said = _worded(cause, fault, count)
+            worded = _worded(cause, fault, count)
             between = carry(of_nodes({node for cell in fault.cells for node in cell}, hosts))
             for cell in sorted(fault.cells):
-                yield say(_finding(probes[cell], said, fault, name, between), path)
+                yield say(_finding(probes[cell], worded, fault, name, between), path)
     for cell, outcome in outcomes.items():
         if outcome == "no_answer":
             yield on_path(unknown(pair(*cell), SILENT), path)
-        elif cell not in told:
+        elif cell not in measured:
             yield on_path(unknown(pair(*cell), f"path MTU was not measured: {probes[cell].detail}"), path)
 
 
@@ -172,10 +172,10 @@ def _fixes(probe: MtuProbe, fault: Fault, passed: int | None, between: Fix | Non
     ports = f"switch port of {nodes[0]}" if len(nodes) == 1 else "switch ports between them"
     switch = between or Fix(text=f"set the {ports} to carry {probe.dev_mtu} bytes, headers on top")
     # The probe names the interface of its sender; nodes of one cluster mostly call it the same.
-    there = [node for node in nodes if node == probe.src or len(nodes) > 1 or fault.kind is Kind.IN]
+    senders = [node for node in nodes if node == probe.src or len(nodes) > 1 or fault.kind is Kind.IN]
     shell = on_dev(probe.dev, f"ip link set dev {{0}} mtu {size}")
-    if not there or not shell:
+    if not senders or not shell:
         return [switch]
-    commands = tuple(Command(run_on=node, shell=shell) for node in there)
+    commands = tuple(Command(run_on=node, shell=shell) for node in senders)
     lower = f"lower the MTU there to {size}"
     return [switch, Fix(text=lower, commands=commands, root=True, persistent=False, risk="medium")]

@@ -56,22 +56,24 @@ def net_ports(
         fixes = (fix for node in cause.nodes for fix in remedies(node, cause, causes.firewalls, job, hosts))
         fixed[cause] = replace(cause.hint, fixes=tuple(dict.fromkeys([*fixes, *cause.hint.fixes])))
         summary = f"{cause.evidence[0].what}: {cause.evidence[0].output}"
-        said = f"TCP {listing(map(str, cause.numbers))}: {cause.outcome.replace('_', ' ')}"
+        observed = f"TCP {listing(map(str, cause.numbers))}: {cause.outcome.replace('_', ' ')}"
         if cause.fault.kind is not Kind.PATH:  # a single path speaks for itself
             for node in cause.hint.culprits:
-                yield says[cause](node, summary, observed=said, evidence=cause.evidence, cause=fixed[cause])
+                yield says[cause](
+                    node, summary, observed=observed, evidence=cause.evidence, cause=fixed[cause]
+                )
     for path, by_cell in causes.probes:
         for cell, probes in by_cell.items():
             found = causes.cause_of(path, cell, EPHEMERAL, RENDEZVOUS)
             if found is not None:
                 alone = found.fault.kind is Kind.PATH
                 evidence, hint = (found.evidence, fixed[found]) if alone else ((), found.hint)
-                bad = _said(probes)
+                bad = _failures(probes)
                 yield about_path(
                     says[found](pair(*cell), bad, observed=bad, evidence=evidence, cause=hint), path
                 )
             errors = [probe.detail or "no outcome" for probe in probes if probe.outcome not in (*BAD, *OPEN)]
-            if errors and not _said(probes):
+            if errors and not _failures(probes):
                 yield about_path(
                     unknown(pair(*cell), f"the connection could not be tried: {errors[0]}"), path
                 )
@@ -81,9 +83,9 @@ def net_ports(
         yield ok(CLUSTER, f"{tried} of {max(ports.possible, tried)} directed pairs tried{ways}, all open")
 
 
-def _said(probes: Iterable[PortProbe]) -> str:
+def _failures(probes: Iterable[PortProbe]) -> str:
     numbers: dict[str, list[int]] = {}
     for probe in probes:
         if probe.outcome in BAD:
             numbers.setdefault(probe.outcome.replace("_", " "), []).append(probe.port)
-    return "; ".join(f"TCP {listing(map(str, sorted(many)))} {said}" for said, many in numbers.items())
+    return "; ".join(f"TCP {listing(map(str, sorted(many)))} {outcome}" for outcome, many in numbers.items())

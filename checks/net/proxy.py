@@ -41,8 +41,8 @@ def net_proxy(
     Fix:
         Name the nodes in no_proxy, and in NO_PROXY for those that read that, before Ray or a server starts.
     """
-    asked = SPEAKERS.intersection(job.packages) or job.launcher == "ray" or rays
-    if not asked and not job.env.get("PET_RDZV_BACKEND", "").startswith("etcd"):
+    speaks_http = SPEAKERS.intersection(job.packages) or job.launcher == "ray" or rays
+    if not speaks_http and not job.env.get("PET_RDZV_BACKEND", "").startswith("etcd"):
         yield skip("nothing that is known of the job speaks HTTP between nodes")
         return
     peers = {node: address for node, address in job.data_addresses.items() if parse(address)}
@@ -52,15 +52,15 @@ def net_proxy(
     known: dict[str, list[str]] = {}
     for node, facts in envs.items():
         env = values(effective_env(facts, job))
-        through, said = proxy(env), env.get("no_proxy", env.get("NO_PROXY", ""))
-        if through and said not in known:
-            known[said] = [one for one in peers.values() if not is_bypassed(one, env)]
-        caught = known[said][:MOST] if through else []
+        through, no_proxy = proxy(env), env.get("no_proxy", env.get("NO_PROXY", ""))
+        if through and no_proxy not in known:
+            known[no_proxy] = [one for one in peers.values() if not is_bypassed(one, env)]
+        caught = known[no_proxy][:MOST] if through else []
         if caught and caught != [peers.get(node)]:
             yield CAPTURED.warn(
                 f"HTTP to {listing(caught)} goes to the proxy {through}",
                 at=node,
-                observed=f"no_proxy={said}",
+                observed=f"no_proxy={no_proxy}",
                 expected=DERIVED("the nodes' addresses in no_proxy"),
                 seen=seen("env | grep -i _proxy", f"http_proxy={through}", "command"),
                 fixes=in_job("name the nodes in no_proxy", add if len(peers) <= MOST else ""),

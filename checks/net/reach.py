@@ -51,10 +51,10 @@ def fixes(row: Reached, good: Sequence[str]) -> tuple[Fix, ...]:
         text = "see that the proxy of its environment is the right one, knows it, and lets this host pass"
         return (look(text + as_others, _PROXIES),)
     if row.stage == "tls":
-        shown = f"openssl s_client -connect {plain}:{port} -servername {plain} </dev/null 2>/dev/null"
+        certificate = f"openssl s_client -connect {plain}:{port} -servername {plain} </dev/null 2>/dev/null"
         text = "see who signed the certificate and until when it holds, and what time it is here"
         return (
-            look(text, f"{shown} | openssl x509 -noout -issuer -subject -dates; date" if plain else ""),
+            look(text, f"{certificate} | openssl x509 -noout -issuer -subject -dates; date" if plain else ""),
             run(
                 "install the CAs; one of your own goes into /usr/local/share/ca-certificates, then "
                 "update-ca-certificates, and REQUESTS_CA_BUNDLE names the bundle to Python",
@@ -124,16 +124,16 @@ def _stopped(row: Reached, good: Sequence[str]) -> Finding:
 def _differing(rows: Sequence[Reached]) -> Iterator[Finding]:
     """One that is refused what the others get, as by a list of addresses."""
     statuses: Mapping[str, int] = {row.node: row.status or 0 for row in rows}
-    usual = majority(statuses)
+    spread = majority(statuses)
     for row in rows:
-        if usual.value is not None and statuses[row.node] != usual.value and statuses[row.node] >= 400:
+        if spread.value is not None and statuses[row.node] != spread.value and statuses[row.node] >= 400:
             yield OTHER.warn(
-                f"{row.url} answers {row.status} here, {usual.value} on most nodes",
+                f"{row.url} answers {row.status} here, {spread.value} on most nodes",
                 at=row.node,
                 observed=str(row.status),
-                expected=PEERS(str(usual.value)),
-                fixes=fixes(row, list(usual.groups[usual.value])),
+                expected=PEERS(str(spread.value)),
+                fixes=fixes(row, list(spread.groups[spread.value])),
             )
     if rows:
-        said = listing(str(status) for status in usual.groups)
-        yield ok(CLUSTER, f"{rows[0].url} answers {said} on {len(rows)} nodes")
+        statuses_text = listing(str(status) for status in spread.groups)
+        yield ok(CLUSTER, f"{rows[0].url} answers {statuses_text} on {len(rows)} nodes")

@@ -71,59 +71,59 @@ def net_resolve(
         Put the address and name of each node into /etc/hosts on all nodes, and take the own name off the
         127.0.1.1 line.
     """
-    said: list[Finding] = []
+    findings: list[Finding] = []
     if len(resolves) > 1:
         for node, facts in resolves.items():
-            said += _own(node, facts, nets[node], hosts[node], job)
-        said += _peers(resolves, nets, hosts, listed, job)
-    yield from said
-    spoken = {finding.target for finding in said}
-    asked = any(facts.peers for facts in resolves.values())
+            findings += _own_name(node, facts, nets[node], hosts[node], job)
+        findings += _peers(resolves, nets, hosts, listed, job)
+    yield from findings
+    spoken = {finding.target for finding in findings}
+    any_peers = any(facts.peers for facts in resolves.values())
     for node, facts in resolves.items():
         judged = (facts.own, *facts.peers) if len(resolves) > 1 else facts.peers
         late = dict.fromkeys(one.name for one in judged if not one.asked)
         if late and node not in spoken:
             yield unknown(node, f"there was no time left to look up {listing(late)}")
-        elif asked and not facts.peers and node not in spoken:
+        elif any_peers and not facts.peers and node not in spoken:
             yield unknown(node, "no name of another node was looked up here")
         slow = [one for one in (facts.own, *facts.peers) if one.elapsed_ms > SLOW_MS]
         if slow:
             worst = max(slow, key=lambda one: one.elapsed_ms)
             took = f"{worst.elapsed_ms / 1000:.1f} s"
-            summary, wanted = f"looking up {worst.name} takes {took}", f"under {SLOW_MS / 1000:.0f} s"
+            summary, expected = f"looking up {worst.name} takes {took}", f"under {SLOW_MS / 1000:.0f} s"
             evidence = seen(f"getaddrinfo {listing(one.name for one in slow)}", f"up to {took}")
             text = "take out the name server that does not answer, or put the nodes into /etc/hosts"
             fix = look(text, "cat /etc/resolv.conf; resolvectl status")
-            yield SLOW.warn(summary, at=node, observed=took, expected=wanted, seen=evidence, fixes=fix)
+            yield SLOW.warn(summary, at=node, observed=took, expected=expected, seen=evidence, fixes=fix)
 
 
-def _own(node: str, facts: ResolveFacts, net: NetFacts, host: HostFacts, job: Job) -> Iterator[Finding]:
-    own, address = facts.own, job.data_addresses.get(node)
-    said = own.error or listing(own.addresses) or "no address"
-    named = len(job.env.get("GLOO_SOCKET_IFNAME", "")) > 1
-    cause, summary = None, f"its own name {own.name} resolves to {said}, which is none of its addresses"
-    if own.failed:
+def _own_name(node: str, facts: ResolveFacts, net: NetFacts, host: HostFacts, job: Job) -> Iterator[Finding]:
+    lookup, address = facts.own, job.data_addresses.get(node)
+    answer = lookup.error or listing(lookup.addresses) or "no address"
+    has_ifname = len(job.env.get("GLOO_SOCKET_IFNAME", "")) > 1
+    cause, summary = None, f"its own name {lookup.name} resolves to {answer}, which is none of its addresses"
+    if lookup.failed:
         cause = OWN_UNKNOWN
-        summary = f"cannot resolve its own name {own.name}: gloo falls back to loopback ({said})"
-    elif is_loopback(facts.first_bindable) or all(map(is_loopback, own.addresses)):
+        summary = f"cannot resolve its own name {lookup.name}: gloo falls back to loopback ({answer})"
+    elif is_loopback(facts.first_bindable) or all(map(is_loopback, lookup.addresses)):
         cause = OWN_LOOPBACK
         gloo = (
             ""
-            if named
+            if has_ifname
             else (
                 "gloo tells the others to connect there, so that the job starts only where it is this end "
                 "that dials (the larger address does), and "
             )
         )
-        summary = f"its own name {own.name} resolves to {facts.first_bindable or said}: {gloo}{RDZV}"
-    elif not any(holds(net, one) or same(one, address) for one in own.addresses):
+        summary = f"its own name {lookup.name} resolves to {facts.first_bindable or answer}: {gloo}{RDZV}"
+    elif not any(holds(net, one) or same(one, address) for one in lookup.addresses):
         cause = OWN_WRONG
-    if cause and own.asked:
+    if cause and lookup.asked:
         # With an interface named, gloo does not ask what the own name means; torchrun still does.
-        say = cause.warn if named else cause.fail
-        wanted = DERIVED(address or "an address of this node")
-        evidence, fix = _seen(facts, [own]), own_name(own.name, host, address)
-        yield say(summary, at=node, observed=said, expected=wanted, seen=evidence, fixes=fix)
+        say = cause.warn if has_ifname else cause.fail
+        expected = DERIVED(address or "an address of this node")
+        evidence, fix = _evidence(facts, [lookup]), own_name(lookup.name, host, address)
+        yield say(summary, at=node, observed=answer, expected=expected, seen=evidence, fixes=fix)
 
 
 def _peers(
@@ -140,18 +140,18 @@ def _peers(
     for node, name in names.items():
         called.setdefault(name, []).append(node)
     first = resolved_nodes(job, hosts)
-    for alike in called.values():
-        alike.sort(key=lambda node: node not in first)
+    for namesakes in called.values():
+        namesakes.sort(key=lambda node: node not in first)
     # By name: many nodes may share one.
-    asked: dict[str, dict[str, Lookup]] = {}
+    lookups: dict[str, dict[str, Lookup]] = {}
     tried = 0
     for node, facts in resolves.items():
         looked_up = {one.name: one for one in facts.peers if one.asked}
         others = {name: len(called.get(name, ())) - (names.get(node) == name) for name in looked_up}
-        asked[node] = {name: one for name, one in looked_up.items() if others[name]}
+        lookups[node] = {name: one for name, one in looked_up.items() if others[name]}
         tried += sum(others.values())
     possible = sum(len(names) - (node in names) for node in resolves)
-    if tried and all(one.failed for found in asked.values() for one in found.values()):
+    if tried and all(one.failed for found in lookups.values() for one in found.values()):
         # They are names of the user's ssh config, or of the DNS of the machine that netdoctor runs on.
         yield SSH_ONLY.warn(
             f"no node can resolve the listed names ({listing(names.values())}{_part(tried, possible)}): "
@@ -164,37 +164,37 @@ def _peers(
         )
         return
     wrong = [
-        *_unresolved(asked, called, first, resolves, job),
-        *_astray(asked, called, first, resolves, nets, job),
+        *_unresolved(lookups, called, first, resolves, job),
+        *_astray(lookups, called, first, resolves, nets, job),
     ]
     yield from wrong
-    if not wrong and tried < possible and (not tried or all(asked.values())):
-        said = f"{_part(tried, possible)}, all right" if tried else " were not looked up"
-        yield ok(CLUSTER, f"the names of other nodes{said}")
+    if not wrong and tried < possible and (not tried or all(lookups.values())):
+        text = f"{_part(tried, possible)}, all right" if tried else " were not looked up"
+        yield ok(CLUSTER, f"the names of other nodes{text}")
 
 
 def _unresolved(
-    asked: Mapping[str, Mapping[str, Lookup]],
+    lookups: Mapping[str, Mapping[str, Lookup]],
     called: Mapping[str, list[str]],
     first: Set[str],
     resolves: Mapping[str, ResolveFacts],
     job: Job,
 ) -> Iterator[Finding]:
     """Names of others that a node cannot resolve. asked: its lookups by name; called: the nodes of a name."""
-    for node, found in asked.items():
-        if missing := {_other(node, called[name]): one for name, one in found.items() if one.failed}:
+    for node, found in lookups.items():
+        if missing := {_first_other(node, called[name]): one for name, one in found.items() if one.failed}:
             error = next(iter(missing.values())).error or "no address"
             status, whom = _stopped(missing, first, job)
             summary = f"cannot resolve {listing(one.name for one in missing.values())}: {error}{whom}"
-            wanted = PEERS("an address of that node")
-            evidence, fix = _seen(resolves[node], missing.values()), _entries(missing, job)
+            expected = PEERS("an address of that node")
+            evidence, fix = _evidence(resolves[node], missing.values()), _entries(missing, job)
             yield PEER_UNKNOWN.say(
-                status, summary, at=node, observed=error, expected=wanted, seen=evidence, fixes=fix
+                status, summary, at=node, observed=error, expected=expected, seen=evidence, fixes=fix
             )
 
 
 def _astray(
-    asked: Mapping[str, Mapping[str, Lookup]],
+    lookups: Mapping[str, Mapping[str, Lookup]],
     called: Mapping[str, list[str]],
     first: Set[str],
     resolves: Mapping[str, ResolveFacts],
@@ -213,26 +213,26 @@ def _astray(
             astray[key] = list(islice(wrong, 2))
         return astray[key]
 
-    for node, found in asked.items():
+    for node, found in lookups.items():
         resolved = ((one, lost(one)) for one in found.values() if not one.failed)
-        if wrong := {_other(node, far): one for one, far in resolved if far not in ([], [node])}:
+        if wrong := {_first_other(node, far): one for one, far in resolved if far not in ([], [node])}:
             (peer, one), *more = wrong.items()
             owners = owners or holders(nets)
-            there = owners.get(parse(one.addresses[0]), ())
-            is_of = f", which is {listing(there)}" if there else ""
+            holder = owners.get(parse(one.addresses[0]), ())
+            is_of = f", which is {listing(holder)}" if holder else ""
             also = f"; also wrong: {listing(one.name for _, one in more)}" if more else ""
             addresses = listing(one.addresses)
             status, whom = _stopped(wrong, first, job)
             summary = f"resolves {one.name} to {addresses}{is_of}{also}{whom}"
-            wanted = DERIVED(job.data_addresses.get(peer, "an address of that node"))
-            evidence, fix = _seen(resolves[node], wrong.values()), _entries(wrong, job)
+            expected = DERIVED(job.data_addresses.get(peer, "an address of that node"))
+            evidence, fix = _evidence(resolves[node], wrong.values()), _entries(wrong, job)
             yield PEER_WRONG.say(
-                status, summary, at=node, observed=addresses, expected=wanted, seen=evidence, fixes=fix
+                status, summary, at=node, observed=addresses, expected=expected, seen=evidence, fixes=fix
             )
 
 
-def _other(node: str, there: Iterable[str]) -> str:
-    return next(one for one in there if one != node)
+def _first_other(node: str, nodes: Iterable[str]) -> str:
+    return next(one for one in nodes if one != node)
 
 
 def _part(tried: int, possible: int) -> str:
@@ -240,9 +240,9 @@ def _part(tried: int, possible: int) -> str:
     return f", looked up over {tried} of {possible} directed pairs" if tried < possible else ""
 
 
-def _stopped(peers: Collection[str], asked: Set[str], job: Job) -> tuple[Status, str]:
+def _stopped(peers: Collection[str], requested: Set[str], job: Job) -> tuple[Status, str]:
     """(how bad it is that these nodes' names lead nowhere, for which launchers). asked: see names_asked()."""
-    if not asked.isdisjoint(peers):
+    if not requested.isdisjoint(peers):
         return Status.FAIL, ""
     if job.launcher in BY_RENDEZVOUS:
         return Status.WARN, f"; {job.launcher} asks for no such name, {ASKING} would fail"
@@ -263,9 +263,9 @@ def _entries(lookups: Mapping[str, Lookup], job: Job) -> Fix:
     return entries(text, {one.name: job.data_addresses.get(peer, "") for peer, one in lookups.items()})
 
 
-def _seen(facts: ResolveFacts, lookups: Collection[Lookup]) -> list[Evidence]:
+def _evidence(facts: ResolveFacts, lookups: Collection[Lookup]) -> list[Evidence]:
     """What the resolver said, and the lines of /etc/hosts behind it."""
-    said = {one.name: one.error or listing(one.addresses) for one in lookups}
-    shown = [seen(f"getent ahosts {name}", answer, "command") for name, answer in list(said.items())[:4]]
-    lines = [line for line in facts.hosts_lines if said.keys() & set(line.split()[1:])]
-    return [*shown, seen("/etc/hosts", "\n".join(lines[:4]), "file")] if lines else shown
+    found = {one.name: one.error or listing(one.addresses) for one in lookups}
+    evidence = [seen(f"getent ahosts {name}", answer, "command") for name, answer in list(found.items())[:4]]
+    lines = [line for line in facts.hosts_lines if found.keys() & set(line.split()[1:])]
+    return [*evidence, seen("/etc/hosts", "\n".join(lines[:4]), "file")] if lines else evidence

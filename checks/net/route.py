@@ -65,7 +65,7 @@ def net_route(
     if len(nets) < 2:
         yield skip("one node: there is nobody to route to")
         return
-    own = {node: dev.name for node in routes if (dev := dialled(node, nets, job)) is not None}
+    local = {node: dev.name for node in routes if (dev := dialled(node, nets, job)) is not None}
     main: dict[Cell, Route] = {}
     for node, facts in routes.items():
         if not facts.routes:
@@ -79,14 +79,14 @@ def net_route(
                     at=pair(node, peer),
                     observed=f"{route.destination} is local on {node}",
                     expected=PEERS("an address that only one node has"),
-                    seen=_asked(route, f"local, dev {route.dev}"),
+                    seen=_evidence(route, f"local, dev {route.dev}"),
                     fixes=Fix(text="give each node an address of its own, or list another one", root=True),
                 )
                 continue
             main[node, peer] = route
-            if route.error is None and route.dev not in (own.get(node, route.dev), "lo"):
-                yield _other_way(node, peer, route, own[node])
-    yield from _lost(None, main, own)
+            if route.error is None and route.dev not in (local.get(node, route.dev), "lo"):
+                yield _other_way(node, peer, route, local[node])
+    yield from _lost(None, main, local)
     for path in paths.further if paths else ():
         peers: dict[str, list[str]] = {}
         for peer, address in path.addresses.items():
@@ -116,21 +116,21 @@ def _lost(path: Path | None, routes: Mapping[Cell, Route], ifnames: Mapping[str,
             yield on_path(finding, path)
 
 
-def _other_way(node: str, peer: str, route: Route, own: str) -> Finding:
+def _other_way(node: str, peer: str, route: Route, local: str) -> Finding:
     if route.dev is None:
         return unknown(pair(node, peer), "the kernel did not say over which interface it would send")
     return OTHER_WAY.warn(
-        f"traffic leaves over {route.dev}, though {node} is dialled on {own}",
+        f"traffic leaves over {route.dev}, though {node} is dialled on {local}",
         at=pair(node, peer),
         culprits=(node,),
         observed=f"dev {route.dev}" + (f" via {route.gateway}" if route.gateway else ""),
-        expected=DERIVED(f"dev {own}"),
-        seen=_asked(route, f"dev {route.dev} src {route.source}"),
-        fixes=_add(f"route the other nodes over {own}", route, own, risk="medium"),
+        expected=DERIVED(f"dev {local}"),
+        seen=_evidence(route, f"dev {route.dev} src {route.source}"),
+        fixes=_add(f"route the other nodes over {local}", route, local, risk="medium"),
     )
 
 
-def _missing(cell: Cell, route: Route, fault: Fault, own: str | None, *, two: bool) -> Finding:
+def _missing(cell: Cell, route: Route, fault: Fault, local: str | None, *, two: bool) -> Finding:
     into = fault.kind is Kind.IN
     text = "add the route, or correct the address and prefix length of the interface"
     if into:
@@ -142,17 +142,17 @@ def _missing(cell: Cell, route: Route, fault: Fault, own: str | None, *, two: bo
         culprits={Kind.IN: cell[1:], Kind.NODE: fault.nodes}.get(fault.kind, cell[:1]),
         observed=route.error,
         expected="a route",
-        seen=_asked(route, route.error or ""),
-        fixes=_add(text, route, own),
+        seen=_evidence(route, route.error or ""),
+        fixes=_add(text, route, local),
     )
 
 
-def _asked(route: Route, said: str) -> Evidence:
-    return seen(f"ip route get {route.destination}", said, "command")
+def _evidence(route: Route, answer: str) -> Evidence:
+    return seen(f"ip route get {route.destination}", answer, "command")
 
 
 def _add(text: str, route: Route, ifname: str | None, risk: str = "low") -> Fix:
     address = parse(route.destination)
-    there = f"{address}/{address.max_prefixlen} dev {{0}}" if address else ""
-    put, take = (on_dev(ifname, f"ip route {word} {there}") if there else "" for word in ("replace", "del"))
+    target = f"{address}/{address.max_prefixlen} dev {{0}}" if address else ""
+    put, take = (on_dev(ifname, f"ip route {word} {target}") if target else "" for word in ("replace", "del"))
     return run(text, put, undo=take, root=True, persistent=False, risk=risk)

@@ -12,15 +12,15 @@ from netdoctor.rules import arp
 
 
 def settings(row: SharedAddress) -> Evidence:
-    told = f"rp_filter={row.rp_filter} arp_ignore={row.arp_ignore} arp_announce={row.arp_announce}"
-    told += f", sends from {row.address} over {row.dev}"
-    return seen(f"/proc/sys/net/ipv4/conf/{row.ifname}", told, "file")
+    text = f"rp_filter={row.rp_filter} arp_ignore={row.arp_ignore} arp_announce={row.arp_announce}"
+    text += f", sends from {row.address} over {row.dev}"
+    return seen(f"/proc/sys/net/ipv4/conf/{row.ifname}", text, "file")
 
 
 def each_for_itself(near: Sequence[SharedAddress]) -> tuple[Fix, ...]:
     """Sysctls of each interface; those of `all` only where an interface's own does not count beside them."""
     text = "let each interface answer for its own addresses alone"
-    wanted: dict[str, tuple[int, int | None]] = {}
+    values: dict[str, tuple[int, int | None]] = {}
     for row in near:
         if not is_ifname(row.ifname):
             return (run(f"{text}: rp_filter=2, arp_ignore=1 and arp_announce=2 on all of them", root=True),)
@@ -32,8 +32,8 @@ def each_for_itself(near: Sequence[SharedAddress]) -> tuple[Fix, ...]:
         ):
             above = ("all",) if now is not None and now > value else ()
             for scope in (*above, row.ifname) if now != value else ():
-                wanted[f"net/ipv4/conf/{scope}/{key}"] = value, now
-    return set_to(text, wanted, "subnet")
+                values[f"net/ipv4/conf/{scope}/{key}"] = value, now
+    return set_to(text, values, "subnet")
 
 
 SILENT = Cause("subnet-no-answer", "{nodes} answer{s} nobody's ARP for an address of the job")
@@ -85,22 +85,22 @@ def net_same_subnet(nodes: Mapping[str, NetFacts], paths: Paths) -> Iterator[Fin
 
 def _judged(one: SharedAddress, near: Sequence[SharedAddress], *, is_rail: bool) -> Iterator[Finding]:
     names = listing(dict.fromkeys(row.ifname for row in near))
-    heard = arp.answering(one, near)
+    answering = arp.answering(one, near)
     if not all(map(arp.is_known, near)):
         if is_rail:
             yield unknown(HERE, f"{names} are in one subnet; what the kernel does there could not be read")
         return
-    if not heard:
-        cause, said = SILENT.fail, "no interface answers"
-    elif is_rail and one.ifname not in heard:
-        cause, said = OTHER.fail, f"only {listing(heard)} answers"
-    elif is_rail and len(heard) > 1:
-        cause, said = SEVERAL.warn, f"{listing(heard)} all answer"
+    if not answering:
+        cause, text = SILENT.fail, "no interface answers"
+    elif is_rail and one.ifname not in answering:
+        cause, text = OTHER.fail, f"only {listing(answering)} answers"
+    elif is_rail and len(answering) > 1:
+        cause, text = SEVERAL.warn, f"{listing(answering)} all answer"
     else:
         return
     yield cause(
-        f"{one.ifname} ({one.address}), in one subnet with {names}: {said} ARP for it",
-        observed=f"{said} ARP for {one.address}",
+        f"{one.ifname} ({one.address}), in one subnet with {names}: {text} ARP for it",
+        observed=f"{text} ARP for {one.address}",
         expected=DERIVED(f"{one.ifname} alone"),
         seen=[settings(row) for row in near],
         fixes=each_for_itself(near),

@@ -24,52 +24,52 @@ CONTENTS = Cause("path-file", "{where} differs between {nodes}")
 ENTRIES = Cause("path-entries", "{where} holds something else on {nodes} than on most nodes")
 
 
-def compared(path: str, there: Mapping[str, Place]) -> Iterator[Finding]:
+def compared(path: str, copies: Mapping[str, Place]) -> Iterator[Finding]:
     """A finding for each node whose copy is not the one that most nodes have."""
 
-    def fixes(node: str, wanted: str) -> Fix:
-        return copied(path, next((n for n, p in there.items() if n != node and _said(p) == wanted), ""))
+    def fixes(node: str, expected: str) -> Fix:
+        return copied(path, next((n for n, p in copies.items() if n != node and _label(p) == expected), ""))
 
-    revisions = {node: place.revision or "none" for node, place in there.items()}
+    revisions = {node: copy.revision or "none" for node, copy in copies.items()}
     if majority(revisions).equal is False:
-        told = {node: one[:12] for node, one in revisions.items()}
-        yield from differing(told, f"git revision of {path}", cause_at(REVISION, path), fixes=fixes)
+        described = {node: one[:12] for node, one in revisions.items()}
+        yield from differing(described, f"git revision of {path}", cause_at(REVISION, path), fixes=fixes)
         return
-    if any(place.kind != "directory" for place in there.values()):
-        told = {node: _said(place) for node, place in there.items()}
-        yield from differing(told, path, cause_at(CONTENTS, path), fixes=fixes)
+    if any(copy.kind != "directory" for copy in copies.values()):
+        described = {node: _label(copy) for node, copy in copies.items()}
+        yield from differing(described, path, cause_at(CONTENTS, path), fixes=fixes)
         return
-    whole = majority({node: (place.digest, *sorted(place.entries.items())) for node, place in there.items()})
-    if whole.equal:
-        partly = any(place.sampled for place in there.values())
-        yield from (ok(node, f"{path} is the same as far as it was looked at") for node in there if partly)
+    contents = majority({node: (copy.digest, *sorted(copy.entries.items())) for node, copy in copies.items()})
+    if contents.equal:
+        partly = any(copy.sampled for copy in copies.values())
+        yield from (ok(node, f"{path} is the same as far as it was looked at") for node in copies if partly)
         return
-    usual = next(iter(whole.groups.values()))
-    pattern = there[usual[0]]
-    for node in whole.minority:
-        own = there[node]
-        names = own.entries.keys() | pattern.entries.keys()
-        odd = sorted(name for name in names if own.entries.get(name) != pattern.entries.get(name))
-        if node == usual[0]:
+    typical = next(iter(contents.groups.values()))
+    pattern = copies[typical[0]]
+    for node in contents.minority:
+        local = copies[node]
+        names = local.entries.keys() | pattern.entries.keys()
+        odd = sorted(name for name in names if local.entries.get(name) != pattern.entries.get(name))
+        if node == typical[0]:
             continue
-        what = listing(odd, 4) if odd else f"{own.entries_total} entries, not {pattern.entries_total}"
+        what = listing(odd, 4) if odd else f"{local.entries_total} entries, not {pattern.entries_total}"
         yield cause_at(ENTRIES, path).warn(
-            f"{path} is not as on {listing(usual, 3)}: {what}",
+            f"{path} is not as on {listing(typical, 3)}: {what}",
             at=node,
             observed=what,
-            expected=PEERS(f"as on {listing(usual, 3)}"),
+            expected=PEERS(f"as on {listing(typical, 3)}"),
             seen=seen(f"ls {path}", what, "command"),
-            fixes=copied(path, usual[0]),
+            fixes=copied(path, typical[0]),
         )
 
 
-def _said(place: Place) -> str:
-    if place.kind == "directory":
-        return (place.revision or "none")[:12] if place.revision else "a directory"
-    if place.size_bytes is None:
-        return place.kind or "something else"
-    length = size(place.size_bytes) if place.size_bytes >= 1024 else f"{place.size_bytes} bytes"
-    return f"{length}, SHA-256 {place.digest}"
+def _label(copy: Place) -> str:
+    if copy.kind == "directory":
+        return (copy.revision or "none")[:12] if copy.revision else "a directory"
+    if copy.size_bytes is None:
+        return copy.kind or "something else"
+    length = size(copy.size_bytes) if copy.size_bytes >= 1024 else f"{copy.size_bytes} bytes"
+    return f"{length}, SHA-256 {copy.digest}"
 
 
 def copied(path: str, source: str) -> Fix:
@@ -84,9 +84,7 @@ MISSING = Cause("path-missing", "{where} does not exist on {nodes}")
 
 
 @check(profile="asked", source="https://docs.pytorch.org/docs/stable/elastic/run.html")
-def path_same(
-    places: Mapping[str, PlaceFacts], hosts: Mapping[str, HostFacts], job: Job
-) -> Iterator[Finding]:
+def path_same(found: Mapping[str, PlaceFacts], hosts: Mapping[str, HostFacts], job: Job) -> Iterator[Finding]:
     """Every path of the job is there on all nodes, and the same.
 
     Looks at:
@@ -104,29 +102,29 @@ def path_same(
     """
     if not job.paths:
         yield skip("no --path was given")
-    for node, facts in places.items():
+    for node, facts in found.items():
         for path in unreported(facts, job.paths):
             yield unknown(node, f"{path}: the node did not say what is there")
-    for path, seen_by in requested_paths(places).items():
-        there = {node: place for node, place in seen_by.items() if place.error is None}
-        absent = [node for node, place in seen_by.items() if place.error in ABSENT]
-        for node, place in seen_by.items():
-            if node not in there and node not in absent:
-                yield unknown(node, f"{path}: {unread_reason(place, places[node].patience_s)}")
+    for path, seen_by in requested_paths(found).items():
+        present = {node: copy for node, copy in seen_by.items() if copy.error is None}
+        absent = [node for node, copy in seen_by.items() if copy.error in ABSENT]
+        for node, copy in seen_by.items():
+            if node not in present and node not in absent:
+                yield unknown(node, f"{path}: {unread_reason(copy, found[node].patience_s)}")
         for node in absent:
-            where = f"; it is there on {listing(there, 3)}" if there else ""
+            where = f"; it is there on {listing(present, 3)}" if present else ""
             yield cause_at(MISSING, path).fail(
                 f"{path} does not exist{where}",
                 at=node,
                 observed="does not exist",
-                expected=PEERS("a path that is there") if there else DERIVED("what --path names is there"),
+                expected=PEERS("a path that is there") if present else DERIVED("what --path names is there"),
                 seen=seen(f"stat {path}", "No such file or directory", "command"),
-                fixes=copied(path, next(iter(there), "")),
+                fixes=copied(path, next(iter(present), "")),
             )
         # Of those who see one and the same thing the first one's word holds: it may be written meanwhile.
         first: dict[tuple[str, ...], Place] = {}
-        for node, place in there.items():
-            first.setdefault(identity(place, node, hosts.get(node)), place)
-        alike = {node: first[identity(place, node, hosts.get(node))] for node, place in there.items()}
+        for node, copy in present.items():
+            first.setdefault(identity(copy, node, hosts.get(node)), copy)
+        copies = {node: first[identity(copy, node, hosts.get(node))] for node, copy in present.items()}
         if len(first) > 1:
-            yield from compared(path, alike)
+            yield from compared(path, copies)

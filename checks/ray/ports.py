@@ -51,15 +51,15 @@ def ray_ports(found: RayPorts, rays: Mapping[str, RayFacts]) -> Iterator[Finding
             yield skip(gap, node, gap=gap)
     for probe in found.probes:
         if probe.outcome in BAD:
-            said = BAD[probe.outcome]
+            outcome = BAD[probe.outcome]
             yield CLOSED.fail(
-                f"TCP {probe.port} ({WORDS.get(probe.purpose, probe.purpose)}) of {probe.dst}: {said}",
+                f"TCP {probe.port} ({WORDS.get(probe.purpose, probe.purpose)}) of {probe.dst}: {outcome}",
                 at=pair(probe.src, probe.dst),
                 culprits=(probe.dst,),
-                observed=said,
+                observed=outcome,
                 expected="open between all nodes of the cluster",
                 seen=seen(
-                    f"TCP {probe.address} {probe.port}", f"{said} {probe.detail}".strip(), at=probe.src
+                    f"TCP {probe.address} {probe.port}", f"{outcome} {probe.detail}".strip(), at=probe.src
                 ),
                 fixes=(NARROW, WHO),
             )

@@ -60,9 +60,9 @@ def ray_resources(ray: RayFacts, gpu: GpuFacts | None) -> Iterator[Finding]:
     if not ray.object_store_dir:
         yield unknown(HERE, "the raylet's command line does not say where its object store is")
     elif ray.object_store_dir != "/dev/shm":
-        wanted = size(ray.object_store_bytes or GIB)
+        capacity = size(ray.object_store_bytes or GIB)
         yield STORE.warn(
-            f"its object store of {wanted} is in {ray.object_store_dir}, not in /dev/shm",
+            f"its object store of {capacity} is in {ray.object_store_dir}, not in /dev/shm",
             observed=ray.object_store_dir,
             expected="/dev/shm",
             seen=seen("raylet --plasma_directory", ray.object_store_dir),

@@ -41,13 +41,13 @@ def ray_version(nodes: Mapping[str, RayFacts], expect: Expectations | None = Non
         )
 
     def as_elsewhere(what: str) -> Callable[[str, str], Fix]:
-        return lambda _, wanted: run(
-            f"give it {what} {wanted}, then ray stop and ray start", effect="next launch"
+        return lambda _, version: run(
+            f"give it {what} {version}, then ray stop and ray start", effect="next launch"
         )
 
     versions = {node: ray.version for node, ray in nodes.items()}
-    said: dict[str, Any] = {"key": "ray.version", "expect": expect, "report_equal": True}
-    yield from differing(versions, "Ray", RELEASE, evidence_of=evidence, fixes=as_elsewhere("Ray"), **said)
+    options: dict[str, Any] = {"key": "ray.version", "expect": expect, "report_equal": True}
+    yield from differing(versions, "Ray", RELEASE, evidence_of=evidence, fixes=as_elsewhere("Ray"), **options)
     pythons = {node: ray.python_version for node, ray in nodes.items()}
     yield from differing(pythons, "Ray's Python", PYTHON, evidence_of=evidence, fixes=as_elsewhere("Python"))
     # Of one release: wheels of a nightly, or a patched build.

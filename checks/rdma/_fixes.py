@@ -24,8 +24,8 @@ def carries(netdev: str, net: NetFacts | None, host: HostFacts | None) -> str:
     """What would go with an interface: the session, the default route; "perhaps" where nobody knows."""
     if net is None or host is None or not host.ssh_server_address:
         return "perhaps this session and the default route"
-    own = {row.address for row in rows_of(net) if row.ifname == netdev}
-    parts = ["this session"] if host.ssh_server_address in own else []
+    local = {row.address for row in rows_of(net) if row.ifname == netdev}
+    parts = ["this session"] if host.ssh_server_address in local else []
     return " and ".join([*parts, *(["the default route"] if netdev in net.default_devs else [])])
 
 
@@ -39,14 +39,14 @@ def fill_gids(hca: Hca, netdev: str, net: NetFacts | None, host: HostFacts | Non
         f"ip -4 route save table all dev {netdev} > /run/{netdev}.routes; ip link set dev {netdev} down; "
         f"ip link set dev {netdev} up; sleep 3; ip route restore < /run/{netdev}.routes"
     )
-    gone = carries(netdev, net, host)
+    lost = carries(netdev, net, host)
     return (
         run(
             "take the interface down and up, so that the GID table is filled anew; its routes come back",
             f'systemd-run --collect --wait sh -c "{steps}"',
             root=True,
-            risk="high" if gone else "medium",
-            loses=f"for some seconds {gone or 'what goes over it'}, for good IPv6 addresses set by hand",
+            risk="high" if lost else "medium",
+            loses=f"for some seconds {lost or 'what goes over it'}, for good IPv6 addresses set by hand",
         ),
     )
 
@@ -71,9 +71,9 @@ def link_fixes(hca: Hca, port: HcaPort, net: NetFacts | None) -> Iterator[Fix]:
         text = "read the link's own report, then reseat or swap cable and transceiver, or enable the port"
         yield look(text, shell, root=True)
     elif port.is_roce:
-        shown = f"ip -d link show dev {netdev}; " if netdev else ""
+        show = f"ip -d link show dev {netdev}; " if netdev else ""
         text = "the cable is fine: see what the driver says of the port, and the switch of its VLAN and state"
-        yield look(text, f"{shown}rdma link show; dmesg | grep -E '{name or 'mlx5'}|roce' | tail", root=True)
+        yield look(text, f"{show}rdma link show; dmesg | grep -E '{name or 'mlx5'}|roce' | tail", root=True)
     else:
         text = "the cable is fine: see whether a subnet manager answers, and which partitions (pkeys) it gave"
         keys = f"; cat /sys/class/infiniband/{name}/ports/{port.number}/pkeys/*" if name else ""

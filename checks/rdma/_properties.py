@@ -47,7 +47,7 @@ LOSSLESS = look(
     root=True,
 )
 # What is not below the port's folder.
-ASKED = {"DCB": "the kernel's DCB and pause settings", "ibv_query_port": "ibv_query_port, active_mtu"}
+PROBES = {"DCB": "the kernel's DCB and pause settings", "ibv_query_port": "ibv_query_port, active_mtu"}
 IB, ROCE = "InfiniBand", "Ethernet"
 
 
@@ -67,8 +67,8 @@ def sorting(port: HcaPort) -> str | None:
     if flow is None or flow.pfc is None:
         return None
     # 8 DSCPs a priority is what drivers begin with.
-    own = [f"{i} to {to}" for i, to in enumerate(flow.dscp) if to != str(i >> 3)]
-    return "VLAN" if not flow.dscp else f"DSCP ({listing(own, 6)})" if own else "DSCP"
+    changed = [f"{i} to {to}" for i, to in enumerate(flow.dscp) if to != str(i >> 3)]
+    return "VLAN" if not flow.dscp else f"DSCP ({listing(changed, 6)})" if changed else "DSCP"
 
 
 PROPERTIES = (

@@ -38,9 +38,9 @@ RULES = (
     Rule("roce_slow_restart", RESENDS, per_s=10, least=10),
     Rule("rp_cnp_ignored", IGNORES, per_s=1, least=10),
 )
-TOLD = (*RULES, Rule("out_of_sequence", RESENDS))
-SHOWN = (
-    *TOLD,
+REPORTED = (*RULES, Rule("out_of_sequence", RESENDS))
+IN_EVIDENCE = (
+    *REPORTED,
     *(Rule(name, RESENDS) for name in ("np_cnp_sent", "rp_cnp_handled", "roce_adp_retrans")),
 )
 
@@ -73,24 +73,24 @@ def rdma_errors(
         errors of the link point at congestion: PFC and ECN of switches and NICs.
     """
     found = grown(counters, later, "ports")
-    there = {port.name for hca in rdma.hcas for port in hca.ports} if rdma else set()
-    yield from uncounted(there, counters, later, "ports")
-    if not counters.ports and not there:
+    ports = {port.name for hca in rdma.hcas for port in hca.ports} if rdma else set()
+    yield from uncounted(ports, counters, later, "ports")
+    if not counters.ports and not ports:
         yield skip("no HCA on this node")
     elif counters.ports and not any(port.read for port in counters.ports):
         yield skip("the HCAs show no counters here")
     elif not found and counters.ports:
         yield unknown(HERE, "the two readings of the counters do not follow each other")
-    trouble: list[Finding] = []
+    warnings: list[Finding] = []
     for one in found:
         bad, jammed = port_fixes(one.name)
         fixes = dict.fromkeys((LINK.key, FLAP.key), bad) | dict.fromkeys(
             (DROPS.key, RESENDS.key, IGNORES.key), jammed
         )
         where = "/sys/class/infiniband/" + one.name.replace(":", "/ports/")
-        trouble += rate_findings(one, RULES, where, fixes, SHOWN)
+        warnings += rate_findings(one, RULES, where, fixes, IN_EVIDENCE)
         if one.full:
-            trouble.append(
+            warnings.append(
                 unknown(HERE, f"{one.name}: {listing(one.full)} at the highest value, counts no more")
             )
-    yield from trouble or earlier_errors(found, "HCA ports", TOLD)
+    yield from warnings or earlier_errors(found, "HCA ports", REPORTED)

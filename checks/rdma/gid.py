@@ -36,7 +36,7 @@ NOT_FILLED = NO_IPV4.but(
     title="RoCE ports of {nodes} have no routable GID, though their interfaces have addresses"
 )
 WRONG_INDEX = Cause("gid-index-wrong", "the GID index that NCCL is told to use does not fit {nodes}")
-WANTED = "an IPv4-mapped RoCE v2 GID"
+EXPECTED = "an IPv4-mapped RoCE v2 GID"
 BY_ITSELF = Setting("NCCL_IB_GID_INDEX", "", "the job", Source.JOB)
 
 
@@ -84,16 +84,16 @@ def rdma_gid(
         chosen[node] = choose_gids(facts.hcas, env, version)
     # Link-local GIDs work where all ports are in one flat Ethernet, so that is a risk where all are alike.
     nobody = not any(routable_gids(port) for port in roce)
-    taken = [one for own in chosen.values() for one in own if one.gid]
-    flat = all(one.is_link_local and (one.too_old or not one.good) for one in taken)
-    for node, own in chosen.items():
-        if not own and node not in unreadable:
+    selected = [one for choices in chosen.values() for one in choices if one.gid]
+    flat = all(one.is_link_local and (one.too_old or not one.good) for one in selected)
+    for node, choices in chosen.items():
+        if not choices and node not in unreadable:
             yield skip("no active RoCE port that NCCL would use", node)
-        about = ((nets or {}).get(node), (hosts or {}).get(node))
-        said = [said for one in own for said in _judge(one, flat, nobody, *about)]
-        yield from at(node, said)
-        if own and not said:
-            texts = [f"{one.port.name} index {one.index} ({_text(one.gid)})" for one in own if one.gid]
+        near = ((nets or {}).get(node), (hosts or {}).get(node))
+        findings = [findings for one in choices for findings in _judge(one, flat, nobody, *near)]
+        yield from at(node, findings)
+        if choices and not findings:
+            texts = [f"{one.port.name} index {one.index} ({_text(one.gid)})" for one in choices if one.gid]
             yield ok(node, f"GID {listing(texts)}", observed=listing(texts, 8))
 
 
@@ -112,9 +112,9 @@ def _judge(
         if one.gives_up:
             where = f"is beyond the GID table of {port.name}, over which NCCL leaves all HCAs and takes TCP"
         yield WRONG_INDEX.fail(
-            f"{_asked(one) or 'NCCL'} {where}",
+            f"{_setting(one) or 'NCCL'} {where}",
             observed=f"index {one.index} is empty",
-            expected=WANTED,
+            expected=EXPECTED,
             seen=table(),
             fixes=change(one.setting or BY_ITSELF),
         )
@@ -138,7 +138,7 @@ def _judge(
         )
     elif one.good and (one.is_link_local or (one.forced and gid_version(gid) == 1)):
         good = one.good[0]
-        selects = f"{_asked(one)} selects" if one.setting else "NCCL's rules select"
+        selects = f"{_setting(one)} selects" if one.setting else "NCCL's rules select"
         yield WRONG_INDEX.fail(
             f"{selects} {_text(gid)} on {port.name}, while index {good.index} is {_text(good)}",
             observed=f"index {one.index}: {_text(gid)}",
@@ -148,7 +148,7 @@ def _judge(
         )
 
 
-def _asked(one: GidChoice) -> str:
+def _setting(one: GidChoice) -> str:
     return f"NCCL_IB_GID_INDEX={one.index} ({one.setting.origin})" if one.setting else ""
 
 
@@ -160,9 +160,9 @@ def _no_ipv4(one: GidChoice, nobody: bool, net: NetFacts | None, host: HostFacts
     names = [gid.netdev for gid in one.port.gids if gid.netdev] + list(one.hca.netdevs)
     netdev = next(filter(is_plain_name, names), None)
     rows = rows_of(net) if net else []
-    own = [row.address for row in rows if row.ifname == netdev and ":" not in row.address]
-    if own:
-        cause, has = NOT_FILLED, f", though its interface {netdev} has {own[0]}"
+    addresses = [row.address for row in rows if row.ifname == netdev and ":" not in row.address]
+    if addresses:
+        cause, has = NOT_FILLED, f", though its interface {netdev} has {addresses[0]}"
         fixes = fill_gids(one.hca, netdev or "", net, host)
     else:
         behind = f"its interface {netdev}" if netdev else "the interface behind it"
@@ -171,7 +171,7 @@ def _no_ipv4(one: GidChoice, nobody: bool, net: NetFacts | None, host: HostFacts
     return (cause.warn if nobody else cause.fail)(
         f"{one.port.name} has no IPv4 RoCE v2 GID{has}",
         observed="only link-local GIDs",
-        expected=WANTED if nobody else PEERS(WANTED),
+        expected=EXPECTED if nobody else PEERS(EXPECTED),
         seen=port_evidence(one.hca, one.port, gids=True),
         fixes=fixes,
     )

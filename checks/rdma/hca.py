@@ -115,35 +115,37 @@ def rdma_hca(
         look at the card.
     """
     number = {node: str(len(facts.hcas)) for node, facts in nodes.items()}
-    typed = expect.for_values("rdma.hcas", number) if expect else {}
-    if not typed and not any(facts.hcas or facts.unbound_pci for facts in nodes.values()):
+    expectations = expect.for_values("rdma.hcas", number) if expect else {}
+    if not expectations and not any(facts.hcas or facts.unbound_pci for facts in nodes.values()):
         yield skip(NO_HCAS)
         return
-    for node, wish in typed.items():
-        if not wish.is_met_by(number[node]):
-            status = Status.FAIL if float(number[node]) < wish.number else Status.WARN
-            own = {"seen": hca_evidence(nodes[node]), "fixes": LOOK}
-            yield unlike_expected(wish, node, number[node], "number of HCAs", MISSING, status, **own)
-    counts = majority({node: len(facts.hcas) for node, facts in nodes.items() if node not in typed})
-    usual = max(counts.groups, default=0) if counts.value is None else counts.value
-    example = next((facts for facts in nodes.values() if len(facts.hcas) == usual), RdmaFacts())
+    for node, expectation in expectations.items():
+        if not expectation.is_met_by(number[node]):
+            status = Status.FAIL if float(number[node]) < expectation.number else Status.WARN
+            details = {"seen": hca_evidence(nodes[node]), "fixes": LOOK}
+            yield unlike_expected(
+                expectation, node, number[node], "number of HCAs", MISSING, status, **details
+            )
+    counts = majority({node: len(facts.hcas) for node, facts in nodes.items() if node not in expectations})
+    typical = max(counts.groups, default=0) if counts.value is None else counts.value
+    example = next((facts for facts in nodes.values() if len(facts.hcas) == typical), RdmaFacts())
     names = majority({node: _names(facts) for node, facts in nodes.items() if facts.hcas}).value or ()
     # Containers of which none has the devices agree on TCP: slow, and perhaps meant.
-    alike = all(hca.uverbs_there is False for facts in nodes.values() for hca in facts.hcas)
+    everywhere = all(hca.uverbs_there is False for facts in nodes.values() for hca in facts.hcas)
     for node, facts in nodes.items():
         host = (hosts or {}).get(node)
         container = host is not None and bool(host.container)
-        if len(facts.hcas) < usual and node not in typed:
+        if len(facts.hcas) < typical and node not in expectations:
             yield placed(_fewer(facts, example, counts.tie, container), node)
         else:
-            yield from at(node, _as_many(facts, len(facts.hcas) if node in typed else usual, names))
+            yield from at(node, _as_many(facts, len(facts.hcas) if node in expectations else typical, names))
         if facts.hcas:
-            yield from at(node, _usable(facts, host, container, alike))
+            yield from at(node, _usable(facts, host, container, everywhere))
     yield from _firmware(nodes)
 
 
-def _as_many(facts: RdmaFacts, usual: int, names: Sequence[str]) -> Iterator[Finding]:
-    own = _names(facts)
+def _as_many(facts: RdmaFacts, typical: int, names: Sequence[str]) -> Iterator[Finding]:
+    local = _names(facts)
     if facts.unbound_pci:
         are = "is" if len(facts.unbound_pci) == 1 else "are each"
         yield UNBOUND.warn(
@@ -153,10 +155,10 @@ def _as_many(facts: RdmaFacts, usual: int, names: Sequence[str]) -> Iterator[Fin
             seen=unbound_evidence(facts),
             fixes=_load(facts),
         )
-    if own != names and len(own) == len(names) == usual:
+    if local != names and len(local) == len(names) == typical:
         yield NAMES.warn(
-            f"HCAs are called {listing(own)} here, {listing(names)} on most nodes",
-            observed=listing(own, 8),
+            f"HCAs are called {listing(local)} here, {listing(names)} on most nodes",
+            observed=listing(local, 8),
             expected=PEERS(listing(names, 8)),
             seen=hca_evidence(facts),
             fixes=RENAME,
@@ -168,11 +170,11 @@ def _names(facts: RdmaFacts) -> tuple[str, ...]:
 
 
 def _fewer(facts: RdmaFacts, example: RdmaFacts, tie: bool, container: bool) -> Finding:
-    own, usual = _names(facts), _names(example)
-    missing = [name for name in usual if name not in own]
-    summary = f"{len(own) or 'no'} HCA{'' if len(own) == 1 else 's'}"
-    summary += f", {'another node has' if tie else 'most nodes have'} {len(usual)}"
-    if len(missing) == len(usual) - len(own):
+    local, typical = _names(facts), _names(example)
+    missing = [name for name in typical if name not in local]
+    summary = f"{len(local) or 'no'} HCA{'' if len(local) == 1 else 's'}"
+    summary += f", {'another node has' if tie else 'most nodes have'} {len(typical)}"
+    if len(missing) == len(typical) - len(local):
         summary += f"; missing: {listing(missing)}"
     evidence, fixes = [hca_evidence(facts)], [LOOK]
     if container:
@@ -183,14 +185,14 @@ def _fewer(facts: RdmaFacts, example: RdmaFacts, tie: bool, container: bool) -> 
         fixes[:0] = _load(facts)
     return (MISSING.but(confidence=LIKELY) if tie else MISSING).fail(
         summary,
-        observed=listing(own, 8) or "none",
-        expected=PEERS(listing(usual, 8)),
+        observed=listing(local, 8) or "none",
+        expected=PEERS(listing(typical, 8)),
         seen=evidence,
         fixes=fixes,
     )
 
 
-def _usable(facts: RdmaFacts, host: HostFacts | None, container: bool, alike: bool) -> Iterator[Finding]:
+def _usable(facts: RdmaFacts, host: HostFacts | None, container: bool, everywhere: bool) -> Iterator[Finding]:
     if not facts.libibverbs:
         install, where = (in_job, ", in the container's image") if container else (run, "")
         yield NO_LIBRARY.fail(
@@ -209,13 +211,13 @@ def _usable(facts: RdmaFacts, host: HostFacts | None, container: bool, alike: bo
     bare = [hca for hca in facts.hcas if hca.uverbs_there is False]
     if bare:
         names = listing(hca.name for hca in bare)
-        wanted = listing(f"/dev/infiniband/{hca.uverbs or 'uverbs*'}" for hca in bare)
-        yield (NO_DEVICE.warn if alike and container else NO_DEVICE.fail)(
-            f"{names} {'is' if len(bare) == 1 else 'are'} in sysfs, without {wanted}: NCCL goes on over TCP"
-            + (", as on every node" if alike else ""),
-            observed=f"no {wanted}",
+        devices = listing(f"/dev/infiniband/{hca.uverbs or 'uverbs*'}" for hca in bare)
+        yield (NO_DEVICE.warn if everywhere and container else NO_DEVICE.fail)(
+            f"{names} {'is' if len(bare) == 1 else 'are'} in sysfs, without {devices}: NCCL goes on over TCP"
+            + (", as on every node" if everywhere else ""),
+            observed=f"no {devices}",
             expected=DERIVED("a device for every HCA: libibverbs opens nothing else (libibverbs/init.c)"),
-            seen=[hca_evidence(facts), seen(wanted, "does not exist", "file")],
+            seen=[hca_evidence(facts), seen(devices, "does not exist", "file")],
             fixes=GIVE if container else MAKE,
         )
     closed = [hca for hca in facts.hcas if hca.uverbs_ok is False]
@@ -237,13 +239,13 @@ def _firmware(nodes: Mapping[str, RdmaFacts]) -> Iterator[Finding]:
     """Cards with the same board id compared over the whole cluster; a node's oldest one stands for it."""
     boards: dict[str, dict[str, tuple[Version, str]]] = {}
     cards = [(node, hca) for node, facts in nodes.items() for hca in facts.hcas]
-    named = {hca.hca_type for _, hca in cards if hca.board_id and hca.hca_type}
+    known_types = {hca.hca_type for _, hca in cards if hca.board_id and hca.hca_type}
     for node, hca in cards:
         version = parse_version(hca.fw_version)
         if hca.board_id and hca.fw_version and version:
             oldest = boards.setdefault(hca.board_id, {})
             oldest[node] = min(oldest.get(node, (version, hca.fw_version)), (version, hca.fw_version))
-        elif hca.board_id or hca.hca_type in named:  # other makers' cards name no board
+        elif hca.board_id or hca.hca_type in known_types:  # other makers' cards name no board
             yield unknown(node, f"board or firmware of {hca.name} could not be read")
     for board, by_node in sorted(boards.items()):
         text: dict[Version, str] = {}
@@ -260,7 +262,7 @@ def _firmware(nodes: Mapping[str, RdmaFacts]) -> Iterator[Finding]:
 
 def _load(facts: RdmaFacts) -> tuple[Fix, ...]:
     known = [one for one in facts.unbound_pci if re.fullmatch(r"[0-9a-fA-F:.]{7,16}", one)]
-    shown = f"lspci -nnk -s {known[0]}" if known else "lspci -d 15b3: -nnk"
+    show = f"lspci -nnk -s {known[0]}" if known else "lspci -d 15b3: -nnk"
     modules = (
         "modprobe -a mlx5_core mlx5_ib ib_uverbs && "
         "printf 'mlx5_ib\\nib_uverbs\\n' > /etc/modules-load.d/netdoctor-rdma.conf"
@@ -268,5 +270,5 @@ def _load(facts: RdmaFacts) -> tuple[Fix, ...]:
     undo = "rm -f /etc/modules-load.d/netdoctor-rdma.conf"
     return (
         run("load the RDMA driver of the NIC, now and at boot", modules, undo=undo, root=True),
-        look("see which driver has it", shown),
+        look("see which driver has it", show),
     )

@@ -7,7 +7,7 @@ from netdoctor.check import check
 from netdoctor.checks._shared.parity import differing
 from netdoctor.checks._shared.rdma import NO_HCAS, has_any, ports_of
 from netdoctor.checks._shared.text import listing
-from netdoctor.checks.rdma._properties import ASKED, PROPERTIES, Property
+from netdoctor.checks.rdma._properties import PROBES, PROPERTIES, Property
 from netdoctor.facts.expected import Expectations
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
 from netdoctor.model import Cause, Evidence, Finding, Status, seen, skip
@@ -46,25 +46,25 @@ def rdma_parity(nodes: Mapping[str, RdmaFacts], expect: Expectations | None = No
         yield skip("no active HCA port on any node" if has_any(nodes) else NO_HCAS)
     for one in PROPERTIES:
         # Ports that differ in the same way are told together.
-        alike: dict[frozenset[tuple[str, str | None]], list[str]] = defaultdict(list)
-        asked = expect is not None and expect.has(one.key)
-        for (layer, _, name), there in ports.items():
+        groups: dict[frozenset[tuple[str, str | None]], list[str]] = defaultdict(list)
+        is_expected = expect is not None and expect.has(one.key)
+        for (layer, _, name), by_node in ports.items():
             if one.layer in ("", layer):
-                values = {node: one.read(*port) for node, port in there.items()}
+                values = {node: one.read(*port) for node, port in by_node.items()}
                 distinct = set(values.values())
                 # What all have alike is of interest where something may be expected of it.
-                if asked or (any(distinct) and (expect is not None or len(distinct) > 1)):
-                    alike[frozenset(values.items())].append(name)
-        for told, names in alike.items():
-            yield from _compared(one, dict(sorted(told)), names, expect)
+                if is_expected or (any(distinct) and (expect is not None or len(distinct) > 1)):
+                    groups[frozenset(values.items())].append(name)
+        for values_of, names in groups.items():
+            yield from _compared(one, dict(sorted(values_of)), names, expect)
 
 
 def _compared(
     one: Property, values: Mapping[str, str | None], names: list[str], expect: Expectations | None
 ) -> Iterator[Finding]:
     def evidence(node: str) -> Evidence:
-        if one.file in ASKED:
-            return seen(ASKED[one.file], values[node] or "")
+        if one.file in PROBES:
+            return seen(PROBES[one.file], values[node] or "")
         where = f"/sys/class/infiniband/{names[0].replace(':', '/ports/')}/{one.file}"
         return seen(where, values[node] or "", "file")
 

@@ -73,14 +73,14 @@ def rdma_pcie(rdma: RdmaFacts) -> Iterator[Finding]:
     """
     cards = [hca for hca in rdma.hcas if not hca.is_virtual]
     links = {hca.pci_address or hca.name: hca for hca in cards}.values()
-    told = [(hca, hca.pcie) for hca in links if hca.pcie is not None and hca.pcie.is_known]
+    readable = [(hca, hca.pcie) for hca in links if hca.pcie is not None and hca.pcie.is_known]
     if not cards:
         yield skip("no HCA on this node")
-    elif not told:
+    elif not readable:
         yield skip("the PCIe links of the HCAs are not shown here")
     elif silent := [hca.name for hca in links if hca.pcie is None or not hca.pcie.is_known]:
         yield unknown(HERE, f"{listing(silent)}: the PCIe link is not shown, those of others here are")
-    for hca, link in told:
+    for hca, link in readable:
         if link.width < link.width_most or link.gtransfers_s < link.gtransfers_s_most:
             yield _slow(hca, link)
         yield from small_pieces(hca, link)

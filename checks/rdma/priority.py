@@ -9,7 +9,7 @@ from netdoctor.checks._shared.env import change
 from netdoctor.checks._shared.majority import majority
 from netdoctor.checks._shared.rdma import NO_HCAS, has_any
 from netdoctor.checks._shared.text import listing
-from netdoctor.checks.rdma._properties import ASKED, LOSSLESS
+from netdoctor.checks.rdma._properties import LOSSLESS, PROBES
 from netdoctor.facts.rdma import FlowControl, RdmaFacts
 from netdoctor.facts.software import EnvFacts, Job, SoftwareFacts
 from netdoctor.model import DERIVED, LIKELY, PEERS, Cause, Expected, Finding, Fix, seen, skip
@@ -77,30 +77,30 @@ def rdma_priority(
     if not has_any(nodes):
         yield skip(NO_HCAS)
         return
-    told: dict[tuple[str, str], Sorted] = {}
+    sorted_ports: dict[tuple[str, str], Sorted] = {}
     for node, facts in nodes.items():
         version = nccl_version((softwares or {}).get(node))
-        own = _sorted(facts, effective_env((envs or {}).get(node), job, version), version)
-        told |= {(node, name): one for name, one in own.items()}
-        if not own:
+        of_node = _sorted(facts, effective_env((envs or {}).get(node), job, version), version)
+        sorted_ports |= {(node, name): one for name, one in of_node.items()}
+        if not of_node:
             yield skip("no RoCE port that sorts by DSCP and whose traffic class is set", node)
-    usual = _usual(told)
-    having = Counter(one.priority for one in told.values())
-    protected = Counter(one.priority for one in told.values() if not one.is_open)
-    alike: dict[tuple[str, Sorted], list[str]] = defaultdict(list)
-    for (node, name), one in told.items():
-        alike[node, one].append(name)
-    for (node, one), names in alike.items():
-        most = usual[one.traffic_class]
+    typical = _typical(sorted_ports)
+    having = Counter(one.priority for one in sorted_ports.values())
+    protected = Counter(one.priority for one in sorted_ports.values() if not one.is_open)
+    groups: dict[tuple[str, Sorted], list[str]] = defaultdict(list)
+    for (node, name), one in sorted_ports.items():
+        groups[node, one].append(name)
+    for (node, one), names in groups.items():
+        most = typical[one.traffic_class]
         if most != one.priority:
             cause = MAPPED if most is not None else MAPPED.but(confidence=LIKELY)
             expected = PEERS("the same on all nodes" if most is None else f"priority {most}")
-            yield _said(cause, node, one, names, expected, (LOSSLESS,))
+            yield _warning(cause, node, one, names, expected, (LOSSLESS,))
         elif one.is_open and 2 * protected[one.priority] > having[one.priority]:
-            yield _said(UNCONTROLLED, node, one, names, PEERS(f"PFC of priority {most}"), (LOSSLESS,))
+            yield _warning(UNCONTROLLED, node, one, names, PEERS(f"PFC of priority {most}"), (LOSSLESS,))
         elif one.is_open and one.pfc:
             expected = DERIVED(f"priority {listing(map(str, one.pfc))}, which has flow control")
-            yield _said(OPEN, node, one, names, expected, _move(one))
+            yield _warning(OPEN, node, one, names, expected, _move(one))
 
 
 def _sorted(facts: RdmaFacts, env: Environment, version: Version | None) -> dict[str, Sorted]:
@@ -109,9 +109,9 @@ def _sorted(facts: RdmaFacts, env: Environment, version: Version | None) -> dict
         return {}
     setting = env.get(TC)
     found: dict[str, Sorted] = {}
-    asked = param(setting.value, -1, version) if setting else -1
+    class_set = param(setting.value, -1, version) if setting else -1
     for _, port in selected_ports(facts.hcas, values(env).get("NCCL_IB_HCA"), version):
-        number = asked if port.traffic_class is None else port.traffic_class
+        number = class_set if port.traffic_class is None else port.traffic_class
         flow = port.flow
         if flow is None or flow.pfc is None or not 0 <= number < 256:
             continue
@@ -121,16 +121,16 @@ def _sorted(facts: RdmaFacts, env: Environment, version: Version | None) -> dict
     return found
 
 
-def _usual(told: Mapping[tuple[str, str], Sorted]) -> dict[int, int | None]:
+def _typical(sorted_ports: Mapping[tuple[str, str], Sorted]) -> dict[int, int | None]:
     """The priority of a traffic class on most ports; None where there is no such. Of ports that are told
     another class nothing follows: that is for nccl.env and rdma.parity to say."""
     by_class: dict[int, dict[str, int]] = defaultdict(dict)
-    for (node, name), one in told.items():
+    for (node, name), one in sorted_ports.items():
         by_class[one.traffic_class][f"{node} {name}"] = one.priority
     return {number: majority(priorities).value for number, priorities in by_class.items()}
 
 
-def _said(
+def _warning(
     cause: Cause, node: str, one: Sorted, names: Sequence[str], expected: Expected, fixes: Sequence[Fix]
 ) -> Finding:
     have = f"PFC {','.join(map(str, one.pfc))}" if one.pfc else "no PFC"
@@ -139,7 +139,7 @@ def _said(
         at=node,
         observed=f"priority {one.priority}, {have}",
         expected=expected,
-        seen=seen(ASKED["DCB"], f"{have}; {one.way}"),
+        seen=seen(PROBES["DCB"], f"{have}; {one.way}"),
         fixes=fixes,
     )
 

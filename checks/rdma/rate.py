@@ -63,30 +63,30 @@ def rdma_rate(
     for node in (one for one in nodes if one not in judged):
         yield skip("no active HCA port with a rate of its own on this node", node)
 
-    typed = _typed(ports, expect)
-    alike: dict[str, list[Rate]] = defaultdict(list)
+    expectations = _expected(ports, expect)
+    comparable: dict[str, list[Rate]] = defaultdict(list)
     kinds: dict[str, set[float]] = defaultdict(set)
     for node, hca, port in ports:
-        wish = typed.get((node, hca.hca_type or ""))
+        expectation = expectations.get((node, hca.hca_type or ""))
         if not port.rate_gbit_s:
             yield unknown(node, f"the rate of {port.name} could not be read")
-        elif wish:
-            if port.rate_gbit_s < wish.number:
+        elif expectation:
+            if port.rate_gbit_s < expectation.number:
                 text, more = f"{port.rate_gbit_s:g} Gbit/s", port_evidence(hca, port)
-                yield unlike_expected(wish, node, text, f"rate of {port.name}", LOW, seen=more)
+                yield unlike_expected(expectation, node, text, f"rate of {port.name}", LOW, seen=more)
             continue
         if port.rate_gbit_s:
             one = Rate(port.rate_gbit_s, port, hca.hca_type or "")
             kinds[one.kind].add(one.gbit_s)
-            alike[port.name].append(one)
-            alike[_card(hca)].append(one)
-    usual = {key: _usual(group) for key, group in alike.items()}
+            comparable[port.name].append(one)
+            comparable[_card(hca)].append(one)
+    typical = {key: _typical(group) for key, group in comparable.items()}
     for node, hca, port in ports:
-        if (node, hca.hca_type or "") in typed:
+        if (node, hca.hca_type or "") in expectations:
             continue
-        peers = port.name if len(alike.get(port.name, ())) > 1 else _card(hca)
-        if port.rate_gbit_s and port.rate_gbit_s < usual[peers].gbit_s:
-            most = usual[peers]
+        peers = port.name if len(comparable.get(port.name, ())) > 1 else _card(hca)
+        if port.rate_gbit_s and port.rate_gbit_s < typical[peers].gbit_s:
+            most = typical[peers]
             # Two generations in one cluster: what all cards of a kind have is no fault of one.
             if hca.hca_type and most.kind not in ("", hca.hca_type) and len(kinds[hca.hca_type]) == 1:
                 yield _of_slower_kind(node, hca, port, most)
@@ -94,7 +94,7 @@ def rdma_rate(
                 yield _slow(node, hca, port, most, (nets or {}).get(node))
 
 
-def _typed(
+def _expected(
     ports: Sequence[tuple[str, Hca, HcaPort]], expect: Expectations | None
 ) -> dict[tuple[str, str], Expectation]:
     """What the user expects of the cards of a kind on a node."""
@@ -104,9 +104,9 @@ def _typed(
             rates = slowest[hca.hca_type or ""]
             rates[node] = min(port.rate_gbit_s, rates.get(node, port.rate_gbit_s))
     return {
-        (node, kind): wish
+        (node, kind): expectation
         for kind, rates in slowest.items()
-        for node, wish in (
+        for node, expectation in (
             expect.for_values("rdma.rate", {n: f"{r:g}" for n, r in rates.items()}, kind).items()
             if expect
             else ()
@@ -118,7 +118,7 @@ def _card(hca: Hca) -> str:
     return f"card {hca.board_id or hca.hca_type or hca.name}"  # no port is called so
 
 
-def _usual(ports: Sequence[Rate]) -> Rate:
+def _typical(ports: Sequence[Rate]) -> Rate:
     """The commonest rate, and a port that has it. Not the highest: one 800G port among 400s is the odd one
     out. On a tie, as between two nodes, the slower one is the suspect."""
     count = Counter(one.gbit_s for one in ports)
@@ -138,7 +138,7 @@ def _of_slower_kind(node: str, hca: Hca, port: HcaPort, most: Rate) -> Finding:
 
 
 def _slow(node: str, hca: Hca, port: HcaPort, most: Rate, net: NetFacts | None) -> Finding:
-    usual, fast = most.gbit_s, most.port
+    typical, fast = most.gbit_s, most.port
     if port.speed_is_unnamed and port.lanes and port.lanes == fast.lanes:
         speeds = [dev.speed_mbit_s or 0 for dev in net.netdevs if dev.name in hca.netdevs] if net else []
         true = next((f"; its interface says {speed / 1000:g} Gbit/s" for speed in speeds if speed > 0), "")
@@ -149,14 +149,14 @@ def _slow(node: str, hca: Hca, port: HcaPort, most: Rate, net: NetFacts | None) 
         narrow = port.lanes is not None and fast.lanes is not None and port.lanes < fast.lanes
         say = (LANES if narrow else LOW).fail
         how = f"with {port.lanes} of {fast.lanes} lanes" if narrow else f"at {port.rate_gbit_s:g} Gbit/s"
-        summary = f"runs {how}, the same port of most nodes at {usual:g} Gbit/s"
+        summary = f"runs {how}, the same port of most nodes at {typical:g} Gbit/s"
         fix = "read the link's own report, then reseat or swap cable and transceiver"
     device = hca.name if is_plain_name(hca.name) else "mlx5_0"
     return say(
         f"{port.name} {summary}",
         at=node,
         observed=port.rate_text or f"{port.rate_gbit_s:g} Gbit/s",
-        expected=PEERS(fast.rate_text or f"{usual:g} Gbit/s"),
+        expected=PEERS(fast.rate_text or f"{typical:g} Gbit/s"),
         seen=port_evidence(hca, port),
         fixes=look(fix, READ.format(device, port.number), root=True),
     )

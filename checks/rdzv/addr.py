@@ -83,7 +83,7 @@ def _belongs(address: str, nets: Mapping[str, NetFacts], job: Job) -> Iterator[F
         if job.master_node and node != job.master_node:
             summary = f"MASTER_ADDR={given} is this node, but rank 0 runs on {job.master_node}"
             fixes = [*_set(job), Fix(text=f"or put {node} first in the hosts file", effect="next launch")]
-            evidence = _seen(job, f"{given} is {node}")
+            evidence = _evidence(job, f"{given} is {node}")
             yield NOT_FIRST.fail(
                 summary, at=node, observed=node, seen=evidence, fixes=fixes, **_expected(job)
             )
@@ -100,7 +100,7 @@ def _belongs(address: str, nets: Mapping[str, NetFacts], job: Job) -> Iterator[F
         at=CLUSTER,
         culprits=having or tuple(nets),
         observed=given,
-        seen=_seen(job, summary),
+        seen=_evidence(job, summary),
         fixes=_set(job),
         **_expected(job),
     )
@@ -119,19 +119,19 @@ def _name(
         if found is None or not found.asked:
             yield unknown(node, f"MASTER_ADDR={given} was not looked up here")
             continue
-        said = found.error or listing(found.addresses) or "no address"
+        answer = found.error or listing(found.addresses) or "no address"
         elsewhere = [one for one in found.addresses if not is_loopback(one)]
         if found.failed:
-            cause, summary = UNRESOLVED, f"cannot resolve MASTER_ADDR={given}: {said}"
+            cause, summary = UNRESOLVED, f"cannot resolve MASTER_ADDR={given}: {answer}"
         elif elsewhere:
             first[node] = elsewhere[0]
             continue
         elif node == job.master_node:
             continue  # it may be loopback there: rank 0's client reaches its own server all the same
         else:
-            cause, summary = LOOPBACK_THERE, f"resolves MASTER_ADDR={given} to {said}, which is itself"
-        evidence = _seen(job, f"{node}: {said}")
-        yield cause.fail(summary, at=node, observed=said, seen=evidence, fixes=fixes, **_expected(job))
+            cause, summary = LOOPBACK_THERE, f"resolves MASTER_ADDR={given} to {answer}, which is itself"
+        evidence = _evidence(job, f"{node}: {answer}")
+        yield cause.fail(summary, at=node, observed=answer, seen=evidence, fixes=fixes, **_expected(job))
     having = holders(nets) if first else {}
     owned = {node: having.get(parse(one), []) for node, one in first.items()}
     leads = {node: owned[node][0] if len(owned[node]) == 1 else one for node, one in first.items()}
@@ -143,23 +143,23 @@ def _name(
             at=node,
             observed=first[node],
             expected=PEERS(agreed.value or "the same on all nodes"),
-            seen=_seen(job, f"{node}: {first[node]}"),
+            seen=_evidence(job, f"{node}: {first[node]}"),
             fixes=fixes,
         )
     if agreed.value:
         yield from _belongs(next(first[node] for node in first if leads[node] == agreed.value), nets, job)
 
 
-def _seen(job: Job, said: str) -> list[Evidence]:
+def _evidence(job: Job, text: str) -> list[Evidence]:
     where = job.env_from.get("MASTER_ADDR", "the job's environment")
     variable = seen(where, f"MASTER_ADDR={job.master_addr}", "file", at=CONTROL)
-    return [variable, seen("addresses of the nodes", said, at=CONTROL)]
+    return [variable, seen("addresses of the nodes", text, at=CONTROL)]
 
 
 def _expected(job: Job) -> dict[str, Any]:
     address = job.data_addresses.get(job.master_node or "")
-    wanted = f"{job.master_node} ({address})" if address else str(job.master_node)
-    return {"expected": wanted, "expected_from": CONFIG}
+    text = f"{job.master_node} ({address})" if address else str(job.master_node)
+    return {"expected": text, "expected_from": CONFIG}
 
 
 def _set(job: Job) -> list[Fix]:

@@ -66,27 +66,27 @@ def rdzv_port_free(
     else:
         text = "use another port, for all ranks (torchrun: --master-port, or in --rdzv-endpoint)"
         another = in_job(text, f"export MASTER_PORT={_proposal(job.master_port, nets)}")
-        yield from at(master, _there(master, holders[master], nets[master], another))
+        yield from at(master, _on_master(master, holders[master], nets[master], another))
 
 
-def _there(master: str, held: PortHolderFacts, net: NetFacts, another: Fix) -> Iterator[Finding]:
-    port, error = held.port, held.bind_error or ""
-    if held.other_scan and "EADDRINUSE" in error:
+def _on_master(master: str, holder: PortHolderFacts, net: NetFacts, another: Fix) -> Iterator[Finding]:
+    port, error = holder.port, holder.bind_error or ""
+    if holder.other_scan and "EADDRINUSE" in error:
         error = ""  # it ends within seconds, and was alone there
-    tried, wanted = seen(f"bind port {port}", error), f"a port from {PRIVILEGED} on"
-    if held.listeners:
-        yield _busy(held, another)
+    tried, expected = seen(f"bind port {port}", error), f"a port from {PRIVILEGED} on"
+    if holder.listeners:
+        yield _busy(holder, another)
     elif "EADDRINUSE" in error:
-        summary, wanted = f"port {port} cannot be bound: {error}", "a port that can be bound"
-        yield BUSY.fail(summary, observed=error, expected=wanted, seen=tried, fixes=another)
+        summary, expected = f"port {port} cannot be bound: {error}", "a port that can be bound"
+        yield BUSY.fail(summary, observed=error, expected=expected, seen=tried, fixes=another)
     elif "EACCES" in error or (error and port < PRIVILEGED):
         summary = f"port {port} cannot be opened by this user: {error}"
-        yield ROOT_ONLY.fail(summary, observed=error, expected=wanted, seen=tried, fixes=another)
+        yield ROOT_ONLY.fail(summary, observed=error, expected=expected, seen=tried, fixes=another)
     elif error:
         yield unknown(master, f"port {port} could not be tried: {error}")
     elif port < PRIVILEGED:
         summary = f"port {port} can only be opened by root"
-        yield ROOT_ONLY.warn(summary, observed=str(port), expected=wanted, fixes=another)
+        yield ROOT_ONLY.warn(summary, observed=str(port), expected=expected, fixes=another)
     elif hands_out(net, port):
         low, high = net.ephemeral_ports
         yield EPHEMERAL.warn(
@@ -100,36 +100,38 @@ def _there(master: str, held: PortHolderFacts, net: NetFacts, another: Fix) -> I
         yield ok(CLUSTER, f"port {port} is free on {master}")
 
 
-def _busy(held: PortHolderFacts, another: Fix) -> Finding:
-    who = _who(held.listeners[0])
+def _busy(holder: PortHolderFacts, another: Fix) -> Finding:
+    who = _who(holder.listeners[0])
     fixes = [another]
-    if (pid := held.listeners[0].pid or 0) > 1:
+    if (pid := holder.listeners[0].pid or 0) > 1:
         show = look("see whose it is", f"ps -o pid,user,etime,args -p {pid}")
         end = run(
             "if it was left behind by an earlier job, end it",
-            end_command(pid, held.listeners[0].process),
+            end_command(pid, holder.listeners[0].process),
             root=True,
             risk="medium",
             loses="what it was doing",
         )
         fixes = [show, end, another]
-    several = len(held.listeners) > 1
-    sockets = [f"{one.address}:{one.port}{f' {_who(one)}' if several else ''}" for one in held.listeners[:4]]
+    several = len(holder.listeners) > 1
+    sockets = [
+        f"{one.address}:{one.port}{f' {_who(one)}' if several else ''}" for one in holder.listeners[:4]
+    ]
     return BUSY.but(title=f"The rendezvous port on {{nodes}} is taken by {title_text(who)}").fail(
-        f"port {held.port} is taken by {who}",
+        f"port {holder.port} is taken by {who}",
         observed=who,
         expected="nobody",
-        seen=[seen(f"ss -tlnp 'sport = :{held.port}'", socket, "command") for socket in sockets],
+        seen=[seen(f"ss -tlnp 'sport = :{holder.port}'", socket, "command") for socket in sockets],
         fixes=fixes,
     )
 
 
-def _proposal(taken: int, nets: Mapping[str, NetFacts]) -> int:
+def _proposal(excluded: int, nets: Mapping[str, NetFacts]) -> int:
     """The next port after the usual one that no node's kernel hands out by itself."""
     kinds = {(net.ephemeral_ports, net.reserved_ports): net for net in nets.values()}
     candidates: list[int] = [*range(DEFAULT_PORT + 1, DEFAULT_PORT + 1000), *range(20000, PRIVILEGED, -1)]
     for port in candidates:
-        if port != taken and not any(hands_out(net, port) for net in kinds.values()):
+        if port != excluded and not any(hands_out(net, port) for net in kinds.values()):
             return port
     return DEFAULT_PORT + 1
 

@@ -58,12 +58,12 @@ def rdzv_reach(
         elif probe.outcome not in BAD:
             reached += 1
         else:
-            said = probe.outcome.replace("_", " ")
+            outcome = probe.outcome.replace("_", " ")
             cause = causes.cause_of(path, (src, master), RENDEZVOUS)
             yield fail(
                 pair(src, master),
-                f"port {job.master_port} on {master}{path_text((path,))}: {said}",
-                observed=said,
+                f"port {job.master_port} on {master}{path_text((path,))}: {outcome}",
+                observed=outcome,
                 expected=f"TCP {job.master_port} open",
                 expected_from=CONFIG,
                 evidence=cause.evidence if cause else (),

@@ -57,8 +57,8 @@ def slurm_limits(limits: LimitFacts, job: Job, rdma: RdmaFacts | None) -> Iterat
 
 def _fixes(item: str, *, within: bool) -> list[Fix]:
     name = item.upper()
-    own = in_job(f"hand the session's limit on: sbatch or srun --propagate={name}")
+    propagate = in_job(f"hand the session's limit on: sbatch or srun --propagate={name}")
     service = slurmd_limit(
         "raise it for slurmd, which hands it to all steps", item, f"Limit{name}={UNITS[item]}"
     )
-    return [own, service] if within else [service]
+    return [propagate, service] if within else [service]

@@ -29,18 +29,13 @@ def known_hosts(session: Session) -> str:
     return quoted(path) if path.startswith("/") else "~/.ssh/known_hosts"
 
 
-def place(node: Node) -> str:
+def listed_at(node: Node) -> str:
     """``line 3 of hosts.txt``: where the node was named."""
     return f"line {node.line} of {node.source}" if node.line and node.source else "its line of the hosts file"
 
 
-def port(session: Session) -> str:
+def port_option(session: Session) -> str:
     return f"-p {session.port} " if session.port != 22 else ""
-
-
-def by_hand(node: Node, then: str) -> str:
-    """A login as netdoctor does it; the report adds the options of this scan to ``ssh NODE``."""
-    return f"ssh {quoted(node.id)} {then}" if is_host_name(node.id) else ""
 
 
 _PUBLIC_KEY = re.compile(r"[a-z][a-z0-9@.-]{2,60} [A-Za-z0-9+/]{20,16000}={0,2}")
@@ -94,9 +89,22 @@ def endpoint(node: Node, session: Session) -> str:
     return f"{user}{host}" + (f" port {session.port}" if session.port != 22 else "")
 
 
-def remember(node: Node, session: Session, host: str) -> str:
-    """Appends the server's keys to known_hosts, under the name that is looked up there."""
+def forget(node: Node, session: Session) -> str:
+    """Takes the server's key out of known_hosts; empty where its name should stand in no command."""
     listed = known_as(node, session)
-    usual = f"[{host}]:{session.port}" if session.port != 22 else host
-    rename = "" if listed in ("", usual) else f" | sed 's|^[^ ]*|{listed}|'"
-    return f"ssh-keyscan {port(session)}{quoted(host)} 2>/dev/null{rename} >> {known_hosts(session)}"
+    return f"ssh-keygen -R {quoted(listed)} -f {known_hosts(session)}" if listed else ""
+
+
+def remember(node: Node, session: Session) -> str:
+    """Appends the server's keys to known_hosts, under the name that is looked up there."""
+    host, listed = dialled(node, session), known_as(node, session)
+    default = f"[{host}]:{session.port}" if session.port != 22 else host
+    rename = "" if listed in ("", default) else f" | sed 's|^[^ ]*|{listed}|'"
+    scan = f"ssh-keyscan {port_option(session)}{quoted(host)} 2>/dev/null{rename}"
+    return f"{scan} >> {known_hosts(session)}" if host else ""
+
+
+def replace_key(node: Node, session: Session) -> str:
+    """Forgets the old key and, where nothing stands between, remembers the new one."""
+    old, new = forget(node, session), "" if session.via else remember(node, session)
+    return f"{old} && {new}" if old and new else old

@@ -28,7 +28,7 @@ from netdoctor.model import (
 
 # What ssh writes to stderr under LC_ALL=C, the first that fits: OpenSSH 7.4 to 9.9, sshconnect.c, ssh.c,
 # sshconnect2.c, packet.c. A changed key is followed by "Host key verification failed.", too.
-_SAID: tuple[tuple[str, Login], ...] = (
+MESSAGES: tuple[tuple[str, Login], ...] = (
     (r"REMOTE HOST IDENTIFICATION HAS CHANGED", Login.HOST_KEY_CHANGED),
     (r"REVOKED HOST KEY", Login.HOST_KEY_REVOKED),
     (r"Host key verification failed|host key is known for", Login.HOST_KEY_UNKNOWN),
@@ -79,10 +79,10 @@ _INSTALL = "apt-get install -y openssh-client || dnf install -y openssh-clients"
 _MAKE = "[ -e ~/.ssh/id_ed25519.pub ] || ssh-keygen -q -t ed25519 -N '' -f ~/.ssh/id_ed25519"
 
 
-def said(login: MeshLogin) -> str:
+def message(login: MeshLogin) -> str:
     """The line in which ssh says why it ended; else its last one."""
     lines = [line.strip("@ ") for line in login.said.splitlines()]
-    found = (line for words, _ in _SAID for line in lines if re.search(words, line))
+    found = (line for words, _ in MESSAGES for line in lines if re.search(words, line))
     return next(found, lines[-1] if lines else f"exit status {login.code}")
 
 
@@ -90,7 +90,7 @@ def outcome(login: MeshLogin) -> Login:
     """What became of it. A program that ends by itself was started, so somebody was logged in."""
     if login.code == 0:
         return Login.OK
-    found = next((kind for words, kind in _SAID if re.search(words, login.said)), None)
+    found = next((kind for words, kind in MESSAGES if re.search(words, login.said)), None)
     if login.code is None:
         return found or Login.TIMEOUT
     return (found or Login.LOST) if login.code in (255, -1) else Login.SHELL
@@ -111,7 +111,7 @@ def _lines(words: Iterable[str]) -> str:
     return " ".join(f"'{word}'" for word in words)
 
 
-def _known(logins: Sequence[MeshLogin], mesh: Mesh, *, forget: bool) -> Iterator[Fix]:
+def _exchange_host_keys(logins: Sequence[MeshLogin], mesh: Mesh, *, forget: bool) -> Iterator[Fix]:
     """Every node that lacks keys gets those of all that any of them meets: one command serves all."""
     names = dict.fromkeys((known_as(one), one.dst) for one in logins if known_as(one))
     keys = [
@@ -135,7 +135,7 @@ def _known(logins: Sequence[MeshLogin], mesh: Mesh, *, forget: bool) -> Iterator
 def _let_in(logins: Sequence[MeshLogin], mesh: Mesh) -> Iterator[Fix]:
     sources = dict.fromkeys(one.src for one in logins)
     has = {src: mesh.nodes[src].public_keys[:1] for src in sources if src in mesh.nodes}
-    keys = dict.fromkeys(key for own in has.values() for key in own if _KEY.fullmatch(key))
+    keys = dict.fromkeys(key for public in has.values() for key in public if _KEY.fullmatch(key))
     each = "; ".join(f"grep -qsF '{k}' $f || echo '{k}' >> $f" for k in keys)
     for dst in dict.fromkeys(one.dst for one in logins) if keys else ():
         yield run(
@@ -156,7 +156,7 @@ def _port(logins: Sequence[MeshLogin], sessions: Mapping[str, Session]) -> Itera
         if one.dst in sessions and sessions[one.dst].port != one.port and known_as(one)
     }
     for port in dict.fromkeys(port for _, port in other.values()):
-        hosts = " ".join(host for host, (_, theirs) in other.items() if theirs == port)
+        hosts = " ".join(host for host, (_, listening) in other.items() if listening == port)
         text = f"printf 'Host {hosts}\\n  Port {port}\\n' | cat - ~/.ssh/config"
         keep = "cat ~/.ssh/config.netdoctor > ~/.ssh/config && rm ~/.ssh/config.netdoctor"
         for src in dict.fromkeys(one.src for one in logins):
@@ -180,7 +180,7 @@ def fixes(
 ) -> tuple[Fix, ...]:
     """How those that failed in this way get through."""
     if kind in (Login.HOST_KEY_UNKNOWN, Login.HOST_KEY_CHANGED):
-        return tuple(_known(logins, mesh, forget=kind is Login.HOST_KEY_CHANGED))
+        return tuple(_exchange_host_keys(logins, mesh, forget=kind is Login.HOST_KEY_CHANGED))
     if kind is Login.AUTH:
         return tuple(_let_in(logins, mesh))
     if kind is Login.REFUSED:
@@ -230,8 +230,8 @@ def ssh_mesh(
         yield unknown(node, f"its logins were not tried: {why}")
     without = [node for node, one in mesh.nodes.items() if not one.client]
     for node in without:
-        wanted = "OpenSSH's client"
-        yield NO_CLIENT.fail("there is no ssh", at=node, expected=wanted, fixes=no_client())
+        client = "OpenSSH's client"
+        yield NO_CLIENT.fail("there is no ssh", at=node, expected=client, fixes=no_client())
     logins = {(one.src, one.dst): one for one in mesh.logins if one.src not in without}
     for login in (one for one in logins.values() if not one.tried):
         yield unknown(pair(login.src, login.dst), "there was no time left for this login")
@@ -256,8 +256,8 @@ def _cause(kind: Login, fault: Fault) -> Cause:
 def _failed(login: MeshLogin, hint: Cause) -> Finding:
     return fail(
         pair(login.src, login.dst),
-        f"ssh {login.host}: {said(login)}",
-        observed=said(login),
+        f"ssh {login.host}: {message(login)}",
+        observed=message(login),
         expected="a login that asks for nothing",
         expected_from=CONSTANT,
         evidence=(seen(f"ssh -o BatchMode=yes {login.host} true", login.said, "command", at=login.src),),

@@ -49,12 +49,12 @@ def ssh_speed(sessions: Mapping[str, Session]) -> Iterator[Finding]:
             yield unknown(node, "how long its login took was not measured")
         elif session.outcome == Login.OK:
             yield skip("reached without a login over SSH", node)
-    usual = median(times.values()) if times else 0.0
+    typical = median(times.values()) if times else 0.0
     for node, took in times.items():
-        if took > SLOW_MS and took > usual * TIMES_USUAL:
+        if took > SLOW_MS and took > typical * TIMES_USUAL:
             text = f"{took / 1000:.1f} s"
             yield SLOW.warn(
-                f"the login took {text}, the usual one {usual / 1000:.1f} s",
+                f"the login took {text}, the usual one {typical / 1000:.1f} s",
                 at=node,
                 observed=text,
                 expected=f"under {SLOW_MS / 1000:.0f} s",
@@ -62,7 +62,7 @@ def ssh_speed(sessions: Mapping[str, Session]) -> Iterator[Finding]:
                 measures={"ssh.speed": Measure(value=took, unit="ms")},
                 fixes=ASK_NOBODY,
             )
-    if usual > SLOW_MS:
+    if typical > SLOW_MS:
         yield ok(
-            CLUSTER, f"logins take {usual / 1000:.1f} s everywhere: this machine, or the way to the nodes"
+            CLUSTER, f"logins take {typical / 1000:.1f} s everywhere: this machine, or the way to the nodes"
         )

@@ -74,7 +74,7 @@ def sw_cuda(nodes: Mapping[str, SoftwareFacts], gpus: Mapping[str, GpuFacts]) ->
         MAJOR,
         why="such builds bring different NCCLs and libraries",
         evidence_of=lambda node: _evidence(built[node], gpus[node]),
-        fixes=lambda node, wanted: install_torch(nodes[node], like[wanted]),
+        fixes=lambda node, version: install_torch(nodes[node], like[version]),
     )
     for node, software in nodes.items():
         if node in built and (gpus[node].devices or gpus[node].pci):
@@ -88,27 +88,31 @@ def sw_cuda(nodes: Mapping[str, SoftwareFacts], gpus: Mapping[str, GpuFacts]) ->
 
 
 def _against_driver(torch: Torch, gpu: GpuFacts) -> Iterator[Finding]:
-    loaded = gpu.driver_version or gpu.kernel_driver
-    cuda, driver, offered = parse_version(torch.cuda), parse_version(loaded), parse_version(gpu.cuda_driver)
+    release = gpu.driver_version or gpu.kernel_driver
+    cuda, driver, offered = parse_version(torch.cuda), parse_version(release), parse_version(gpu.cuda_driver)
     if cuda is None or driver is None:
-        yield unknown(HERE, f"cannot compare CUDA {torch.cuda} with driver {loaded or 'unknown'}")
+        yield unknown(HERE, f"cannot compare CUDA {torch.cuda} with driver {release or 'unknown'}")
         return
-    own, least = f"driver {loaded}", minimum_driver(cuda)
+    loaded, least = f"driver {release}", minimum_driver(cuda)
     capabilities = [device.compute_capability for device in gpu.devices]
     if least and driver < least:
-        summary = f"{own} is too old for torch {torch.version}, which needs {dotted(least)}"
-        wanted = f"driver {dotted(least)} or newer for CUDA {torch.cuda}"
+        summary = f"{loaded} is too old for torch {torch.version}, which needs {dotted(least)}"
+        expected = f"driver {dotted(least)} or newer for CUDA {torch.cuda}"
         fixes = (_newer_driver(least), *_older_torch(offered))
         if not has_compat(cuda, offered):
-            yield OLD.fail(summary, observed=own, expected=wanted, seen=_evidence(torch, gpu), fixes=fixes)
+            yield OLD.fail(
+                summary, observed=loaded, expected=expected, seen=_evidence(torch, gpu), fixes=fixes
+            )
     elif needs := needed_by_gpus(driver, capabilities):
         name, least = needs
-        summary = f"{own} is older than {name} GPUs need ({dotted(least)})"
-        wanted, fix = f"driver {dotted(least)} or newer for {name} GPUs", _newer_driver(least)
-        yield OLD_FOR_GPU.fail(summary, observed=own, expected=wanted, seen=_evidence(torch, gpu), fixes=fix)
+        summary = f"{loaded} is older than {name} GPUs need ({dotted(least)})"
+        expected, fix = f"driver {dotted(least)} or newer for {name} GPUs", _newer_driver(least)
+        yield OLD_FOR_GPU.fail(
+            summary, observed=loaded, expected=expected, seen=_evidence(torch, gpu), fixes=fix
+        )
     else:
         if not all(capabilities) and not suits_every_gpu(driver):
-            yield unknown(HERE, f"whether {own} is new enough for every GPU could not be read")
+            yield unknown(HERE, f"whether {loaded} is new enough for every GPU could not be read")
         if offered is None:
             yield unknown(HERE, "the CUDA release that the driver's library offers could not be read")
         elif offered[0] < cuda[0]:

@@ -37,16 +37,16 @@ def sw_import(found: Imports) -> Iterator[Finding]:
             yield skip(f"{one.name} brings nothing that could be imported")
             continue
         if not one.error:
-            said = f"{one.name} {one.version}".strip()
-            yield ok(HERE, f"{said} imports in {one.seconds:.1f} s", observed=one.version or None)
+            text = f"{one.name} {one.version}".strip()
+            yield ok(HERE, f"{text} imports in {one.seconds:.1f} s", observed=one.version or None)
             continue
         why = failure(one.error)
         words, key = why.words, why.key
         if one.status is not None:
             words = SIGNALS.get(one.status, "its process ends")
             key = "import-ends"
-        which, name = ("torch", "torch") if one.name == "torch" else ("package", "a package")
-        cause = Cause(f"{key}-{which}", f"import of {name} fails on {{nodes}}", follows=FOLLOWS)
+        kind, name = ("torch", "torch") if one.name == "torch" else ("package", "a package")
+        cause = Cause(f"{key}-{kind}", f"import of {name} fails on {{nodes}}", follows=FOLLOWS)
         yield cause.fail(
             f"import of {one.name} fails: {words}: {one.error}",
             observed=one.error,

@@ -43,10 +43,10 @@ def programs(nodes: Mapping[str, LaunchFacts], job: Job) -> Iterator[Finding]:
         yield unknown(node, f"the node did not say whether {job.launcher} is there")
     nodes = {node: facts for node, facts in nodes.items() if facts.programs}
     having = {node: _usable(facts, job.launcher or "") for node, facts in nodes.items()}
-    there = {node: found for node, found in having.items() if found}
+    present = {node: found for node, found in having.items() if found}
     name = "pdsh" if job.launcher == "deepspeed" else job.launcher or ""
     where = "on the PATH of what SSH starts"
-    if not there and nodes:
+    if not present and nodes:
         module = BY_PYTHON.get(name)
         fix = look(
             f"start it as python -m {module}, or by its full path"
@@ -62,9 +62,9 @@ def programs(nodes: Mapping[str, LaunchFacts], job: Job) -> Iterator[Finding]:
         )
         return
     for node in nodes if job.launcher not in ONE_NODE else ():
-        if node not in there:
+        if node not in present:
             yield MISSING.fail(
-                f"{name} is not {where}, and on {listing(there, 3)} it is",
+                f"{name} is not {where}, and on {listing(present, 3)} it is",
                 at=node,
                 observed="not found",
                 expected=DERIVED(name),
@@ -72,7 +72,7 @@ def programs(nodes: Mapping[str, LaunchFacts], job: Job) -> Iterator[Finding]:
                     "see what PATH a command has that SSH starts, and add the folder there", "echo $PATH"
                 ),
             )
-    versions = {node: version for node, found in there.items() if (version := _version(found))}
+    versions = {node: version for node, found in present.items() if (version := _version(found))}
     if job.launcher not in ONE_NODE:
         why = "its parts on different nodes may not talk to each other"
         yield from differing(versions, name, VERSION, status=Status.WARN, why=why)
@@ -80,8 +80,8 @@ def programs(nodes: Mapping[str, LaunchFacts], job: Job) -> Iterator[Finding]:
 
 def _usable(facts: LaunchFacts, launcher: str) -> Program | None:
     """The program that has to be found on a node: of mpirun's the one that it starts on others, too."""
-    wanted = [one for one in facts.programs if launcher != "deepspeed" or one.name == "pdsh"]
-    found = [one for one in wanted if one.path or one.beside]
+    programs = [one for one in facts.programs if launcher != "deepspeed" or one.name == "pdsh"]
+    found = [one for one in programs if one.path or one.beside]
     return next((one for one in found if one.said), found[0]) if found else None
 
 
@@ -94,8 +94,8 @@ def _version(found: Program) -> str | None:
 def pdsh(node: str, facts: LaunchFacts, launcher: str) -> Iterator[Finding]:
     """Whether pdsh reaches nodes by ssh. DeepSpeed asks it to; by hand PDSH_RCMD_TYPE does."""
     # pdsh-2.34 (+readline+debug)\nrcmd modules: ssh,rsh,exec (default: rsh)
-    said = next((one.said for one in facts.programs if one.name == "pdsh" and one.path), "")
-    modules = re.search(r"rcmd modules: ([\w,-]+) \(default: (\w+)\)", said)
+    output = next((one.said for one in facts.programs if one.name == "pdsh" and one.path), "")
+    modules = re.search(r"rcmd modules: ([\w,-]+) \(default: (\w+)\)", output)
     if modules is None:
         return
     evidence = seen("pdsh -V", modules[0])

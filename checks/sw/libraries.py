@@ -37,7 +37,7 @@ def requirements(software: SoftwareFacts, host: HostFacts | None) -> Iterator[Fi
             root = f"{row.of}[{','.join(row.extras)}]" if row.extras else row.of
             by_root[root].append((replace(row, of=root), found[0], found[1]))
     for root, rows in by_root.items():
-        yield from _of_torch(rows, software) if root == "torch" else _of(root, rows, software)
+        yield from _of_torch(rows, software) if root == "torch" else _of_package(root, rows, software)
 
 
 def _of_torch(rows: list[tuple[Unmet, str, str]], software: SoftwareFacts) -> Iterator[Finding]:
@@ -55,7 +55,7 @@ def _of_torch(rows: list[tuple[Unmet, str, str]], software: SoftwareFacts) -> It
             yield _finding(cause, row, [(name, specifier)], words, software, say)
 
 
-def _of(root: str, rows: list[tuple[Unmet, str, str]], software: SoftwareFacts) -> Iterator[Finding]:
+def _of_package(root: str, rows: list[tuple[Unmet, str, str]], software: SoftwareFacts) -> Iterator[Finding]:
     bad = [(row, n, s) for row, n, s in rows if row.installed is None or fits(s, row.installed) is False]
     if bad:
         title = "{nodes} {has} not what " + title_text(root) + " requires"
@@ -68,19 +68,19 @@ def _of(root: str, rows: list[tuple[Unmet, str, str]], software: SoftwareFacts) 
 def _finding(
     cause: Cause,
     row: Unmet,
-    wanted: list[tuple[str, str]],
+    required: list[tuple[str, str]],
     words: str,
     software: SoftwareFacts,
     status: Status = Status.WARN,
 ) -> Finding:
-    asked = listing([f"{name}{specifier}" for name, specifier in wanted], 4)
+    requirements = listing([f"{name}{specifier}" for name, specifier in required], 4)
     return cause.say(
         status,
-        f"{row.of} {row.version} requires {asked}; {words}",
+        f"{row.of} {row.version} requires {requirements}; {words}",
         observed=words.partition(":")[0],
-        expected=DERIVED(asked),
+        expected=DERIVED(requirements),
         seen=seen(f"Requires-Dist of {row.of} {row.version}", row.requires, "file"),
-        fixes=[fix for name, specifier in wanted[:4] for fix in _install(software, name, specifier)],
+        fixes=[fix for name, specifier in required[:4] for fix in _install(software, name, specifier)],
     )
 
 

@@ -45,8 +45,8 @@ def sw_nccl(nodes: Mapping[str, SoftwareFacts], expect: Expectations | None = No
         found = [f"{nccl.version or '?'} {nccl.origin} {nccl.path}" for nccl in nodes[node].nccl]
         return seen("libnccl.so.2 in load order", listing(found), "file")
 
-    def wheel(node: str, wanted: str) -> tuple[Fix, ...]:
-        return install_nccl(nodes[node], wanted)
+    def wheel(node: str, release: str) -> tuple[Fix, ...]:
+        return install_nccl(nodes[node], release)
 
     releases = {node: nccl_version(software) for node, software in nodes.items()}
     versions = {node: ".".join(map(str, release[:3])) for node, release in releases.items() if release}
@@ -58,24 +58,24 @@ def sw_nccl(nodes: Mapping[str, SoftwareFacts], expect: Expectations | None = No
                 yield unknown(node, f"the version of {software.nccl[0].path} could not be read")
             yield from _overridden(node, software.nccl, evidence(node))
         elif torch and torch.cuda:
-            summary, wanted = f"torch {torch.version} finds no libnccl.so.2", PEERS(some or "libnccl.so.2")
-            yield MISSING.fail(summary, at=node, observed="none", expected=wanted, fixes=wheel(node, some))
+            summary, expected = f"torch {torch.version} finds no libnccl.so.2", PEERS(some or "libnccl.so.2")
+            yield MISSING.fail(summary, at=node, observed="none", expected=expected, fixes=wheel(node, some))
         elif software.torch_error:
             yield unknown(node, f"torch could not be read, nor which NCCL it loads: {software.torch_error}")
         else:
             yield skip("no torch with CUDA on this node, so no NCCL", node)
     why = 'the job would hang or end with "Message truncated"'
-    said: dict[str, Any] = {"key": "sw.nccl", "expect": expect, "why": why, "report_equal": True}
-    yield from differing(versions, "NCCL", VERSION, evidence_of=evidence, fixes=wheel, **said)
+    options: dict[str, Any] = {"key": "sw.nccl", "expect": expect, "why": why, "report_equal": True}
+    yield from differing(versions, "NCCL", VERSION, evidence_of=evidence, fixes=wheel, **options)
 
 
 def _overridden(node: str, found: Sequence[Nccl], evidence: Evidence) -> Iterator[Finding]:
-    first, own = found[0], next((nccl for nccl in found if nccl.is_torchs_own), found[0])
-    if own.version == first.version or first.is_torchs_own:
+    first, bundled = found[0], next((nccl for nccl in found if nccl.is_torchs_own), found[0])
+    if bundled.version == first.version or first.is_torchs_own:
         return
     variable = first.origin in ("LD_PRELOAD", "LD_LIBRARY_PATH")
     source = first.origin if variable else "the system"
-    loaded, built = first.version or "?", own.version or "?"
+    loaded, built = first.version or "?", bundled.version or "?"
     text = f"take libnccl out of {source}, so that torch loads the one it was built with"
     unset = in_job(text, f"unset {first.origin}", persistent=True)
     yield OVERRIDDEN.warn(

@@ -35,20 +35,20 @@ def sw_parity(nodes: Mapping[str, SoftwareFacts], job: Job) -> Iterator[Finding]
     if not job.packages:
         yield skip("no packages asked for (--packages)")
     for package in job.packages:
-        yield from _compare(package, nodes, [wanted for wanted in job.requested if wanted.name == package])
+        yield from _compare(package, nodes, [one for one in job.requested if one.name == package])
 
 
 def _compare(
-    package: str, nodes: Mapping[str, SoftwareFacts], wanted: Sequence[Requested]
+    package: str, nodes: Mapping[str, SoftwareFacts], requests: Sequence[Requested]
 ) -> Iterator[Finding]:
-    word, shown = re.sub(r"[^a-z0-9]+", "-", package.lower()).strip("-"), title_text(package)
+    word, title = re.sub(r"[^a-z0-9]+", "-", package.lower()).strip("-"), title_text(package)
     follows = _follows(word)
-    differ = Cause(f"package-{word}-version", shown + " differs between {nodes}", follows=follows)
-    lacking = Cause(f"package-{word}-missing", "{nodes} {has} no " + shown, follows=follows)
-    absent = Cause(f"package-{word}-absent", shown + " is installed on none of {nodes}")
+    differ = Cause(f"package-{word}-version", title + " differs between {nodes}", follows=follows)
+    lacking = Cause(f"package-{word}-missing", "{nodes} {has} no " + title, follows=follows)
+    absent = Cause(f"package-{word}-absent", title + " is installed on none of {nodes}")
 
-    def fixes(node: str, wanted: str | None) -> tuple[Fix, ...]:
-        return (install(nodes[node], package, wanted),) if _NAME.fullmatch(package) else ()
+    def fixes(node: str, version: str | None) -> tuple[Fix, ...]:
+        return (install(nodes[node], package, version),) if _NAME.fullmatch(package) else ()
 
     versions: dict[str, str] = {}
     without: list[str] = []
@@ -56,10 +56,10 @@ def _compare(
         if package not in software.packages:
             yield unknown(node, f"{package} was not looked for on this node")
         elif (version := software.packages[package]) is None:
-            without += [] if wanted else [node]
-        elif not version or all(fits(one.specifier, version) for one in wanted):  # else sw.wanted tells it
+            without += [] if requests else [node]
+        elif not version or all(fits(one.specifier, version) for one in requests):  # else sw.wanted tells it
             versions[node] = version
-    usual = majority(versions).value
+    typical = majority(versions).value
     for node in without:
         if not versions:
             yield absent.warn(
@@ -73,12 +73,12 @@ def _compare(
                 f"{package} is not installed here, but is on other nodes",
                 at=node,
                 observed="not installed",
-                expected=expected_of_lacking(usual or "installed", versions, nodes),
-                fixes=fixes(node, usual),
+                expected=expected_of_lacking(typical or "installed", versions, nodes),
+                fixes=fixes(node, typical),
             )
     # A requirements file leaves open what it does not pin.
-    meant = not wanted or any(one.origin == BY_HAND for one in wanted)
-    yield from differing(versions, package, differ, status=Status.FAIL if meant else Status.WARN, fixes=fixes)
+    fails = not requests or any(one.origin == BY_HAND for one in requests)
+    yield from differing(versions, package, differ, status=Status.FAIL if fails else Status.WARN, fixes=fixes)
 
 
 def _follows(word: str) -> tuple[str, ...]:

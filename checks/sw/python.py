@@ -51,9 +51,9 @@ def sw_python(
         text = f"{python.implementation} {python.version}"
         return seen(f"{python.executable} --version", text, "command")
 
-    def use(_: str, wanted: str) -> Fix:
-        text = f"use a Python {wanted} on this node too (python= in the hosts file)"
-        return look(text, f"command -v python{wanted}")
+    def use(_: str, release: str) -> Fix:
+        text = f"use a Python {release} on this node too (python= in the hosts file)"
+        return look(text, f"command -v python{release}")
 
     for node, software in nodes.items():
         session = (sessions or {}).get(node)
@@ -69,8 +69,8 @@ def sw_python(
     versions = {node: parse_version(software.version) or () for node, software in nodes.items()}
     minors = {node: ".".join(map(str, v[:2])) if len(v) > 1 else None for node, v in versions.items()}
     why = "pickled objects may not load"
-    said: dict[str, Any] = {"key": "sw.python", "expect": expect, "status": Status.WARN, "why": why}
-    yield from differing(minors, "Python", VERSION, evidence_of=evidence, fixes=use, **said)
+    options: dict[str, Any] = {"key": "sw.python", "expect": expect, "status": Status.WARN, "why": why}
+    yield from differing(minors, "Python", VERSION, evidence_of=evidence, fixes=use, **options)
     kinds = {node: software.implementation for node, software in nodes.items()}
     yield from differing(kinds, "Python implementation", IMPLEMENTATION, evidence_of=evidence)
 

@@ -59,25 +59,25 @@ def sw_torch(
         text = f"{torch.version} ({build}) in {nodes[node].executable}"
         return seen(f"{torch.path or 'torch'}/version.py", text, "file")
 
-    def install(node: str, wanted: str | None) -> Fix:
-        return install_torch(nodes[node], wanted)
+    def install(node: str, version: str | None) -> Fix:
+        return install_torch(nodes[node], version)
 
-    usual = next((version for version, _ in Counter(versions.values()).most_common(1)), None)
+    typical = next((version for version, _ in Counter(versions.values()).most_common(1)), None)
     for node, software in nodes.items():
         torch, gpu = software.torch, (gpus or {}).get(node)
         for_gpus = torch and (torch.cuda or torch.hip)
         if software.torch_error and not for_gpus:
             yield unknown(node, f"torch could not be read: {software.torch_error}")
-        elif torch is None and usual is not None:
+        elif torch is None and typical is not None:
             who = f"{listing(have, 3)} {'has' if len(have) == 1 else 'have'}"
-            beside = f"; here {software.others[0].python} has it (--python auto)" if software.others else ""
+            also = f"; here {software.others[0].python} has it (--python auto)" if software.others else ""
             yield MISSING.fail(
-                f"no torch in {software.executable}, while {who} it{beside}",
+                f"no torch in {software.executable}, while {who} it{also}",
                 at=node,
                 observed="not installed",
-                expected=expected_of_lacking(usual, have, nodes),
+                expected=expected_of_lacking(typical, have, nodes),
                 seen=seen("torch in the interpreter's search path", listing(software.search_path, 4), "file"),
-                fixes=install(node, usual),
+                fixes=install(node, typical),
             )
         elif torch is None:
             yield skip("no torch on this node", node)

@@ -36,28 +36,30 @@ def sw_wanted(software: SoftwareFacts, host: HostFacts | None, job: Job) -> Iter
     if not job.requested:
         yield skip("no versions asked for (--packages 'torch==2.6.0', --requirements FILE)")
         return
-    here, lacking, meant = environment(software, host), list[Requested](), 0
-    for wanted in job.requested:
-        there = applies(wanted.marker, here)
-        if there is None:
-            yield unknown(HERE, f"whether {wanted.origin} asks this node for {wanted.name} could not be read")
-        if not there:
+    here, lacking, count = environment(software, host), list[Requested](), 0
+    for request in job.requested:
+        is_for_node = applies(request.marker, here)
+        if is_for_node is None:
+            yield unknown(
+                HERE, f"whether {request.origin} asks this node for {request.name} could not be read"
+            )
+        if not is_for_node:
             continue
-        meant += 1
-        version = software.packages.get(wanted.name, "")
-        if wanted.name not in software.packages:
-            yield unknown(HERE, f"{wanted.name} was not looked for on this node")
+        count += 1
+        version = software.packages.get(request.name, "")
+        if request.name not in software.packages:
+            yield unknown(HERE, f"{request.name} was not looked for on this node")
         elif version is None:
-            lacking += [] if wanted.only_if_there else [wanted]
-        elif (fitting := fits(wanted.specifier, version)) is None:
-            shown = f"version {version!r}" if version else "a version that could not be read"
-            yield unknown(HERE, f"{wanted.name} has {shown}: it cannot be held against {wanted.specifier}")
+            lacking += [] if request.only_if_there else [request]
+        elif (fitting := fits(request.specifier, version)) is None:
+            text = f"version {version!r}" if version else "a version that could not be read"
+            yield unknown(HERE, f"{request.name} has {text}: it cannot be held against {request.specifier}")
         elif not fitting:
-            yield _differs(wanted, version, software)
-    if len(lacking) >= MANY and 2 * len(lacking) > meant:
-        names = listing([wanted.name for wanted in lacking], 5)
+            yield _differs(request, version, software)
+    if len(lacking) >= MANY and 2 * len(lacking) > count:
+        names = listing([request.name for request in lacking], 5)
         yield ELSEWHERE.fail(
-            f"{len(lacking)} of {meant} packages are not in {software.executable}: {names}",
+            f"{len(lacking)} of {count} packages are not in {software.executable}: {names}",
             observed="not installed",
             expected=CONFIG(f"installed, as {lacking[0].origin.partition(':')[0]} asks for"),
             fixes=look(
@@ -65,29 +67,29 @@ def sw_wanted(software: SoftwareFacts, host: HostFacts | None, job: Job) -> Iter
             ),
         )
         return
-    for wanted in lacking:
-        yield _cause(wanted, "missing", "{nodes} {has} no ").fail(
-            f"{wanted.name} is not installed, and {wanted.origin} asks for it",
+    for request in lacking:
+        yield _cause(request, "missing", "{nodes} {has} no ").fail(
+            f"{request.name} is not installed, and {request.origin} asks for it",
             observed="not installed",
-            expected=CONFIG(wanted.specifier or "installed"),
-            fixes=install_requested(software, wanted),
+            expected=CONFIG(request.specifier or "installed"),
+            fixes=install_requested(software, request),
         )
 
 
-def _differs(wanted: Requested, version: str, software: SoftwareFacts) -> Finding:
+def _differs(request: Requested, version: str, software: SoftwareFacts) -> Finding:
     # A vendor's build between two releases, as in NVIDIA's containers: what meets the release mostly runs.
-    early = nearly(wanted.specifier, version)
-    return _cause(wanted, "unwanted", "{nodes} {has} another version than asked for of ").say(
+    early = nearly(request.specifier, version)
+    return _cause(request, "unwanted", "{nodes} {has} another version than asked for of ").say(
         Status.WARN if early else Status.FAIL,
-        f"{wanted.name} is {version}{', a pre-release,' if early else ''} and {wanted.origin} asks for "
-        f"{wanted.specifier}",
+        f"{request.name} is {version}{', a pre-release,' if early else ''} and {request.origin} asks for "
+        f"{request.specifier}",
         observed=version,
-        expected=CONFIG(wanted.specifier),
-        fixes=install_requested(software, wanted),
+        expected=CONFIG(request.specifier),
+        fixes=install_requested(software, request),
     )
 
 
-def _cause(wanted: Requested, what: str, title: str) -> Cause:
-    word = re.sub(r"[^a-z0-9]+", "-", wanted.name.lower()).strip("-")
+def _cause(request: Requested, what: str, title: str) -> Cause:
+    word = re.sub(r"[^a-z0-9]+", "-", request.name.lower()).strip("-")
     follows = ("sw.torch",) if word == "torch" else ()
-    return Cause(f"package-{word}-{what}", title + title_text(wanted.name), follows=follows)
+    return Cause(f"package-{word}-{what}", title + title_text(request.name), follows=follows)

@@ -16,7 +16,7 @@ WARN_S = APART_S
 
 JUMPED = Cause("clock-jumped", "The clock of {nodes} was stepped during the scan", verify=("time.*",))
 OFF = Cause("clock-skew", "The clock of {nodes} is off", verify=("time.*",))
-APART = OFF.but(
+DISAGREE = OFF.but(
     title="The clocks of {nodes} disagree",
     confidence=SUSPECTED,
     settle_by="compare each with a time server: chronyc tracking, or date -u against a known clock",
@@ -66,21 +66,21 @@ def time_skew(
         return
     found, tie = skews(clocks)
     for node, (off, error) in found.items():
-        said = f"{off:+.3f} s +/- {error:.3f} s"
+        text_off = f"{off:+.3f} s +/- {error:.3f} s"
         if abs(off) - error > WARN_S:
             time = (facts or {}).get(node)
             daemons = time.daemons if time else ()
-            cause = APART if tie else OFF
+            cause = DISAGREE if tie else OFF
             say = cause.fail if abs(off) - error > FAIL_S else cause.warn
             text = f"{abs(off):.2f} s {'ahead of' if off > 0 else 'behind'} "
             yield say(
                 f"its clock is {text}{'another node' if tie else f'the median of {len(clocks)} nodes'}",
                 at=node,
-                observed=said,
+                observed=text_off,
                 expected=PEERS(f"within {WARN_S:.0f} s of the other nodes"),
                 seen=seen(
                     "time stamps over the open session",
-                    f"{said}; {', '.join(daemons) or 'no time daemon seen'}",
+                    f"{text_off}; {', '.join(daemons) or 'no time daemon seen'}",
                 ),
                 fixes=restart(daemons, (hosts or {}).get(node)),
             )

@@ -36,9 +36,9 @@ def time_source(
     Fix:
         Give the node the time servers of the others.
     """
-    own = {node: one for node, one in times.items() if not (hosts[node].container if node in hosts else "")}
+    local = {node: one for node, one in times.items() if not (hosts[node].container if node in hosts else "")}
     reports: dict[str, dict[str, TimeReport]] = {}
-    for node, time in own.items():
+    for node, time in local.items():
         for report in time.reports:
             if report.source:
                 reports.setdefault(report.daemon, {})[node] = report
@@ -47,24 +47,24 @@ def time_source(
         follows, "source of time", OTHER, key="time.source", expect=expect, status=Status.WARN, peers=False
     )
     if expect:
-        typed = expect.for_nodes("time.source", follows)
-        reports = {d: {n: one for n, one in nodes.items() if n not in typed} for d, nodes in reports.items()}
+        judged = expect.for_nodes("time.source", follows)
+        reports = {d: {n: one for n, one in nodes.items() if n not in judged} for d, nodes in reports.items()}
     if not any(len(nodes) > 1 for nodes in reports.values()):
         yield skip("no two nodes tell what one time daemon follows")
     for daemon, nodes in reports.items():
         followed = {node: _POOL.sub("", report.source) for node, report in nodes.items()}
-        usual = majority(followed)
-        if usual.value is None or 2 * len(usual.groups[usual.value]) <= len(nodes):
+        spread = majority(followed)
+        if spread.value is None or 2 * len(spread.groups[spread.value]) <= len(nodes):
             continue
-        for node, source in usual.minority.items():
-            if usual.value in {_POOL.sub("", one) for one in nodes[node].sources}:
+        for node, source in spread.minority.items():
+            if spread.value in {_POOL.sub("", one) for one in nodes[node].sources}:
                 continue
-            said = f"{daemon} follows {source}"
+            text = f"{daemon} follows {source}"
             yield OTHER.warn(
-                f"{said}, and does not know {usual.value}, as {listing(usual.groups[usual.value], 3)} do",
+                f"{text}, and does not know {spread.value}, as {listing(spread.groups[spread.value], 3)} do",
                 at=node,
                 observed=source,
-                expected=PEERS(usual.value),
+                expected=PEERS(spread.value),
                 seen=seen(f"sources of {daemon}", listing(nodes[node].sources, 8), "command"),
                 fixes=look(
                     "give it the time servers of the others",

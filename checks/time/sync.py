@@ -52,29 +52,29 @@ def time_sync(time: TimeFacts, host: HostFacts) -> Iterator[Finding]:
     elif host.shares_machine and not time.daemons:
         yield skip("shares one machine with other nodes: its clock is kept there")
     elif len(daemons) > 1:
-        said = f"{running} run at the same time"
+        text = f"{running} run at the same time"
         keep = run(f"keep one of {running} and disable the others", root=True)
-        yield FIGHT.warn(said, observed=running, expected="one time daemon", seen=_seen(said), fixes=keep)
-    elif said := _problem(time, daemons):
+        yield FIGHT.warn(text, observed=running, expected="one time daemon", seen=_evidence(text), fixes=keep)
+    elif text := _problem(time, daemons):
         fixes = restart(daemons, host) if daemons or not PTP.intersection(time.daemons) else LOOK_AT_PTP
-        yield ADRIFT.warn(said, observed=said, expected="synchronised", seen=_seen(said), fixes=fixes)
+        yield ADRIFT.warn(text, observed=text, expected="synchronised", seen=_evidence(text), fixes=fixes)
     elif _is_kept(time):
-        yield from (ok(HERE, said) for said in filter(None, map(_words, time.reports)))
+        yield from (ok(HERE, text) for text in filter(None, map(_words, time.reports)))
     elif daemons:
         yield unknown(HERE, f"chronyd runs; its state could not be read ({time.chrony_error or 'no answer'})")
     elif time.kernel_synchronized is None:
         yield unknown(HERE, "neither a time daemon nor the kernel's clock state could be seen")
     else:
-        said = "no time daemon runs, and the kernel's clock is not synchronised"
+        text = "no time daemon runs, and the kernel's clock is not synchronised"
         want = "a time daemon that is synchronised"
         fix = install(host)
-        yield NO_DAEMON.warn(said, observed="no time daemon", expected=want, seen=_seen(said), fixes=fix)
+        yield NO_DAEMON.warn(text, observed="no time daemon", expected=want, seen=_evidence(text), fixes=fix)
 
 
 def _is_kept(time: TimeFacts) -> bool:
     # phc2sys and chrony without rtcsync leave STA_UNSYNC set: it does not prove the contrary.
-    said = time.chrony or time.kernel_synchronized or time.timesyncd_synchronized
-    return bool(said or PTP.intersection(time.daemons))
+    is_synchronized = time.chrony or time.kernel_synchronized or time.timesyncd_synchronized
+    return bool(is_synchronized or PTP.intersection(time.daemons))
 
 
 def _problem(time: TimeFacts, daemons: Sequence[str]) -> str:
@@ -104,5 +104,5 @@ def _words(one: TimeReport) -> str:
     return f"{one.daemon} is {one.offset_s * 1000:.3g} ms from {one.source}"
 
 
-def _seen(said: str) -> Evidence:
-    return seen("adjtimex, chronyc tracking", said, "command")
+def _evidence(text: str) -> Evidence:
+    return seen("adjtimex, chronyc tracking", text, "command")

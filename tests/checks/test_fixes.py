@@ -4,15 +4,17 @@ import importlib
 import pkgutil
 import re
 import subprocess
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 
 import netdoctor.checks
 from netdoctor.checks._shared.env import change, each_its_own
+from netdoctor.checks._shared.outcomes import Outcomes
 from netdoctor.checks.gpu.visible import gpu_visible
 from netdoctor.checks.rdma._fixes import fill_gids, link_fixes
 from netdoctor.checks.rdzv.port_free import rdzv_port_free
-from netdoctor.checks.ssh.login import FIXES
+from netdoctor.checks.ssh.login import OUTCOMES, words
 from netdoctor.engine.assemble.commands import guarded
 from netdoctor.facts.host import Login
 from netdoctor.facts.net import Listener, PortHolderFacts
@@ -50,6 +52,9 @@ CHANGES = re.compile(
 # What ends something that somebody may need.
 HURTS = re.compile(r"\b(kill|reboot|poweroff|power cycle|modprobe -r|gpu-reset|ip link set dev \S+ down)\b")
 
+# Whatever a table of outcomes asks for, ``n1``.
+EACH = defaultdict[str, str](lambda: "n1")
+
 
 @cache
 def constants() -> dict[str, Fix]:
@@ -60,6 +65,9 @@ def constants() -> dict[str, Fix]:
             for number, fix in enumerate(value if isinstance(value, tuple) else (value,)):
                 if isinstance(fix, Fix):
                     found[f"{module.name.removeprefix('netdoctor.checks.')}.{name}.{number}"] = fix
+                elif isinstance(fix, Outcomes):
+                    place = module.name.removeprefix("netdoctor.checks.")
+                    found |= {f"{place}.{word}": step.fix(EACH) for word, step in fix.fix.items()}
     return found
 
 
@@ -67,8 +75,8 @@ def of(text: str) -> Iterator[Fix]:
     """Fixes that are made of what a machine said, where all of it says `text`."""
     names = {"outcome": "", "address": text, "user": text, "known_as": text, "known_hosts": text, "via": text}
     told = session(**names, interpreter=text, offered=text, detail=f"not available {text}")
-    for fix in (make(node(id=text, host=text, source=text, line=3), told) for make in FIXES.values()):
-        yield from (fix,) if isinstance(fix, Fix) else fix
+    filled = words(node(id=text, host=text, source=text, line=3), told)
+    yield from (step.fix(filled) for step in OUTCOMES.fix.values())
     for name in (text, "NCCL_IB_DISABLE"):
         for source in Source:
             for origin in (text, f"/etc/{text}"):
@@ -117,8 +125,8 @@ def test_what_looks_changes_nothing() -> None:
 
 
 def logged_in(outcome: Login) -> tuple[Fix, ...]:
-    made = FIXES.get(outcome, lambda *_: ())(node(), session(outcome=outcome, user="root"))
-    return (made,) if isinstance(made, Fix) else tuple(made)
+    filled = words(node(), session(outcome=outcome, user="root"))
+    return tuple(OUTCOMES.fixes(outcome, filled)) if outcome in OUTCOMES.outcome else ()
 
 
 def test_what_may_hurt_says_what_is_lost_and_is_no_low_risk() -> None:

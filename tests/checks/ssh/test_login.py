@@ -15,6 +15,7 @@ from ..build import node, said, session
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
 OURS = {"control", "timeout", "lost"}
+CLASSES = sorted(one for one in Login if one in OUTCOMES.outcome)
 
 
 def test_a_plain_login_says_nothing() -> None:
@@ -30,7 +31,7 @@ def test_a_dead_ipv6_address_beside_a_good_one_is_a_warning() -> None:
     assert finding.cause.fixes[0].commands[0].shell == "getent ahosts n1"
 
 
-@pytest.mark.parametrize("outcome", sorted(OUTCOMES))
+@pytest.mark.parametrize("outcome", CLASSES)
 def test_each_outcome_has_a_cause_a_title_and_a_fix(outcome: str) -> None:
     facts = session(outcome=outcome, detail="what happened", stage="connect", via="gate")
     (finding,) = ssh_login(node(), facts)
@@ -46,11 +47,11 @@ def test_each_outcome_has_a_cause_a_title_and_a_fix(outcome: str) -> None:
 
 def test_every_way_a_login_ends_has_its_words() -> None:
     of_others = {Login.DRAINED, Login.DOWN, Login.BUSY, Login.STEP, Login.NO_WAY_BACK}
-    assert set(OUTCOMES) == set(Login) - {Login.OK} - of_others
+    assert set(CLASSES) == set(Login) - {Login.OK} - of_others
 
 
 def test_cause_keys_are_distinct() -> None:
-    assert len({cause.key for cause in OUTCOMES.values()}) == len(OUTCOMES)
+    assert len({one.cause.key for one in OUTCOMES.outcome.values()}) == len(OUTCOMES.outcome)
 
 
 def test_our_own_trouble_is_the_control_hosts() -> None:
@@ -167,7 +168,7 @@ def test_the_address_is_said_once() -> None:
     assert finding.summary == "ml@10.0.0.1: user ml was refused"
 
 
-@pytest.mark.parametrize("outcome", sorted(OUTCOMES))
+@pytest.mark.parametrize("outcome", CLASSES)
 def test_commands_can_be_pasted_as_they_are(outcome: str) -> None:
     (finding,) = ssh_login(node(line=3, source="hosts.txt"), session(outcome=outcome, via="gate", user="ml"))
     assert finding.cause is not None
