@@ -61,9 +61,7 @@ class Remark:
     fixes: tuple[Fix, ...] | None = None
 
 
-@check(
-    source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",
-)
+@check(source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html")
 def nccl_env(
     envs: Mapping[str, EnvFacts],
     rdma: Mapping[str, RdmaFacts] | None,
@@ -284,8 +282,7 @@ def _differences(effective: Mapping[str, Environment], no_hcas: bool) -> Iterato
         if spread.tie and len(setters) < len(texts):
             blamed = setters
         cause = _of_variable(DIFFERS, name).but(
-            confidence=LIKELY if spread.tie else CERTAIN,
-            follows=("nccl.ib-hca",) if name in SWITCHES else (),
+            confidence=LIKELY if spread.tie else CERTAIN, follows=("nccl.ib-hca",) if name in SWITCHES else ()
         )
         say, why = cause.fail, "ranks must agree on it"
         if no_hcas and name.startswith("NCCL_IB_"):

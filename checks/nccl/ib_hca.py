@@ -70,9 +70,7 @@ class Transport:
         }
 
 
-@check(
-    source="https://github.com/NVIDIA/nccl/blob/v2.30.7-1/src/transport/net_ib/init.cc",
-)
+@check(source="https://github.com/NVIDIA/nccl/blob/v2.30.7-1/src/transport/net_ib/init.cc")
 def nccl_ib_hca(
     nodes: Mapping[str, RdmaFacts],
     envs: Mapping[str, EnvFacts] | None,
@@ -197,8 +195,7 @@ def _prefix(one: Transport) -> Finding | None:
     fix = in_job("match the names exactly", export(VARIABLE, value), persistent=True)
     also = f"also {'excludes' if excluding else 'selects'} {listing(more)}"
     return PREFIX.warn(
-        f"{setting} {also}, because {name} is a prefix",
-        **one.details(fixes=fix if plain else ()),
+        f"{setting} {also}, because {name} is a prefix", **one.details(fixes=fix if plain else ())
     )
 
 

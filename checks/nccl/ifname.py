@@ -24,10 +24,7 @@ from netdoctor.rules.addresses import (
     repeated_addresses,
     rows_of,
 )
-from netdoctor.rules.nccl import (
-    is_ifname_set,
-    is_running,
-)
+from netdoctor.rules.nccl import is_ifname_set, is_running
 from netdoctor.rules.variables import parse_filter, values
 from netdoctor.rules.versions import nccl_version
 
@@ -50,10 +47,7 @@ Rows = Mapping[str, AddressRow]
 Routes = Mapping[str, RouteFacts]
 
 
-@check(
-    explains=("bw.*",),
-    source="https://github.com/NVIDIA/nccl/blob/v2.30.7-1/src/misc/socket.cc",
-)
+@check(explains=("bw.*",), source="https://github.com/NVIDIA/nccl/blob/v2.30.7-1/src/misc/socket.cc")
 def nccl_ifname(
     nets: Mapping[str, NetFacts],
     envs: Mapping[str, EnvFacts] | None,

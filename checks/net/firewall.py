@@ -45,11 +45,7 @@ def net_firewall(causes: PortCauses, firewalls: Mapping[str, FirewallFacts], job
 
 
 def _judge(
-    node: str,
-    cause: PortCause,
-    firewalls: Mapping[str, FirewallFacts],
-    job: Job,
-    say: Callable[..., Finding],
+    node: str, cause: PortCause, firewalls: Mapping[str, FirewallFacts], job: Job, say: Callable[..., Finding]
 ) -> Finding:
     facts = firewalls[node]
     incoming = inbound(node, cause)

@@ -21,8 +21,7 @@ MOST = 64
 
 
 @check(
-    required=False,
-    source="https://docs.python.org/3/library/urllib.request.html#urllib.request.getproxies",
+    required=False, source="https://docs.python.org/3/library/urllib.request.html#urllib.request.getproxies"
 )
 def net_proxy(
     envs: Mapping[str, EnvFacts], job: Job, rays: Mapping[str, RayFacts] | None

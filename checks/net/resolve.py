@@ -1,6 +1,7 @@
 """What the nodes' names mean, on every node."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
 from itertools import islice
 
 from netdoctor.check import check
@@ -19,8 +20,8 @@ from netdoctor.model import (
     PEERS,
     Cause,
     Evidence,
+    Expected,
     Finding,
-    Fix,
     Status,
     in_job,
     look,
@@ -163,72 +164,85 @@ def _peers(
             fixes=in_job("give MASTER_ADDR and --rdzv-endpoint as addresses"),
         )
         return
-    wrong = [
-        *_unresolved(lookups, called, first, resolves, job),
-        *_astray(lookups, called, first, resolves, nets, job),
-    ]
+    names_of_others = _Names(lookups, called, first, resolves, nets, job)
+    wrong = [*names_of_others.unresolved(), *names_of_others.astray()]
     yield from wrong
     if not wrong and tried < possible and (not tried or all(lookups.values())):
         text = f"{_part(tried, possible)}, all right" if tried else " were not looked up"
         yield ok(CLUSTER, f"the names of other nodes{text}")
 
 
-def _unresolved(
-    lookups: Mapping[str, Mapping[str, Lookup]],
-    called: Mapping[str, list[str]],
-    first: Set[str],
-    resolves: Mapping[str, ResolveFacts],
-    job: Job,
-) -> Iterator[Finding]:
-    """Names of others that a node cannot resolve. asked: its lookups by name; called: the nodes of a name."""
-    for node, found in lookups.items():
-        if missing := {_first_other(node, called[name]): one for name, one in found.items() if one.failed}:
-            error = next(iter(missing.values())).error or "no address"
-            status, whom = _stopped(missing, first, job)
-            summary = f"cannot resolve {listing(one.name for one in missing.values())}: {error}{whom}"
-            expected = PEERS("an address of that node")
-            evidence, fix = _evidence(resolves[node], missing.values()), _entries(missing, job)
-            yield PEER_UNKNOWN.say(
-                status, summary, at=node, observed=error, expected=expected, seen=evidence, fixes=fix
-            )
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Names of others as nodes answered for them."""
 
+    lookups: Mapping[str, Mapping[str, Lookup]]  # by node, then by name
+    called: Mapping[str, list[str]]  # the nodes of a name
+    first: Set[str]  # the nodes for whose names the job asks
+    resolves: Mapping[str, ResolveFacts]
+    nets: Mapping[str, NetFacts]
+    job: Job
 
-def _astray(
-    lookups: Mapping[str, Mapping[str, Lookup]],
-    called: Mapping[str, list[str]],
-    first: Set[str],
-    resolves: Mapping[str, ResolveFacts],
-    nets: Mapping[str, NetFacts],
-    job: Job,
-) -> Iterator[Finding]:
-    """Names of others that lead a node somewhere else. Arguments as of `_unresolved`."""
-    owners: dict[IPAddress | None, list[str]] = {}
-    astray: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    def unresolved(self) -> Iterator[Finding]:
+        """Names that a node cannot resolve."""
+        for node, found in self.lookups.items():
+            failed = [one for one in found.values() if one.failed]
+            if missing := {_first_other(node, self.called[one.name]): one for one in failed}:
+                error = failed[0].error or "no address"
+                text = f"cannot resolve {listing(one.name for one in missing.values())}: {error}"
+                expected = PEERS("an address of that node")
+                yield self._finding(PEER_UNKNOWN, node, missing, text, error, expected)
 
-    def lost(one: Lookup) -> list[str]:
-        """Two of the nodes called so to which it does not lead."""
-        key = one.name, tuple(one.addresses)
-        if key not in astray:
-            wrong = (peer for peer in called[one.name] if not _leads_to(peer, one, nets, job))
-            astray[key] = list(islice(wrong, 2))
-        return astray[key]
+    def astray(self) -> Iterator[Finding]:
+        """Names that lead a node somewhere else."""
+        owners: dict[IPAddress | None, list[str]] = {}
+        known: dict[tuple[str, tuple[str, ...]], list[str]] = {}
 
-    for node, found in lookups.items():
-        resolved = ((one, lost(one)) for one in found.values() if not one.failed)
-        if wrong := {_first_other(node, far): one for one, far in resolved if far not in ([], [node])}:
-            (peer, one), *more = wrong.items()
-            owners = owners or holders(nets)
-            holder = owners.get(parse(one.addresses[0]), ())
-            is_of = f", which is {listing(holder)}" if holder else ""
-            also = f"; also wrong: {listing(one.name for _, one in more)}" if more else ""
-            addresses = listing(one.addresses)
-            status, whom = _stopped(wrong, first, job)
-            summary = f"resolves {one.name} to {addresses}{is_of}{also}{whom}"
-            expected = DERIVED(job.data_addresses.get(peer, "an address of that node"))
-            evidence, fix = _evidence(resolves[node], wrong.values()), _entries(wrong, job)
-            yield PEER_WRONG.say(
-                status, summary, at=node, observed=addresses, expected=expected, seen=evidence, fixes=fix
-            )
+        def lost(one: Lookup) -> list[str]:
+            """Two of the nodes called so to which it does not lead."""
+            key = one.name, tuple(one.addresses)
+            if key not in known:
+                known[key] = list(islice((n for n in self.called[one.name] if not self._leads_to(n, one)), 2))
+            return known[key]
+
+        for node, found in self.lookups.items():
+            resolved = ((one, lost(one)) for one in found.values() if not one.failed)
+            if wrong := {_first_other(node, far): one for one, far in resolved if far not in ([], [node])}:
+                (peer, one), *more = wrong.items()
+                owners = owners or holders(self.nets)
+                holder = owners.get(parse(one.addresses[0]), ())
+                is_of = f", which is {listing(holder)}" if holder else ""
+                also = f"; also wrong: {listing(one.name for _, one in more)}" if more else ""
+                addresses = listing(one.addresses)
+                expected = DERIVED(self.job.data_addresses.get(peer, "an address of that node"))
+                text = f"resolves {one.name} to {addresses}{is_of}{also}"
+                yield self._finding(PEER_WRONG, node, wrong, text, addresses, expected)
+
+    def _finding(
+        self,
+        cause: Cause,
+        node: str,
+        wrong: Mapping[str, Lookup],
+        text: str,
+        observed: str,
+        expected: Expected,
+    ) -> Finding:
+        """wrong: the lookups that failed, each by a node that is called so."""
+        status, launchers = _stopped(wrong, self.first, self.job)
+        fix = entries(
+            "put the names with their addresses into /etc/hosts there, or correct DNS",
+            {one.name: self.job.data_addresses.get(peer, "") for peer, one in wrong.items()},
+        )
+        evidence = _evidence(self.resolves[node], wrong.values())
+        return cause.say(
+            status, text + launchers, at=node, observed=observed, expected=expected, seen=evidence, fixes=fix
+        )
+
+    def _leads_to(self, peer: str, found: Lookup) -> bool:
+        net, address = self.nets.get(peer), self.job.data_addresses.get(peer)
+        return net is None or any(
+            not is_loopback(one) and (holds(net, one) or same(one, address)) for one in found.addresses
+        )
 
 
 def _first_other(node: str, nodes: Iterable[str]) -> str:
@@ -241,7 +255,9 @@ def _part(tried: int, possible: int) -> str:
 
 
 def _stopped(peers: Collection[str], requested: Set[str], job: Job) -> tuple[Status, str]:
-    """(how bad it is that these nodes' names lead nowhere, for which launchers). asked: see names_asked()."""
+    """Return how bad it is that these nodes' names lead nowhere, and for which launchers.
+
+    requested: see `resolved_nodes`."""
     if not requested.isdisjoint(peers):
         return Status.FAIL, ""
     if job.launcher in BY_RENDEZVOUS:
@@ -249,18 +265,6 @@ def _stopped(peers: Collection[str], requested: Set[str], job: Job) -> tuple[Sta
     if job.launcher:
         return Status.FAIL, f"; {job.launcher} asks for it"
     return Status.FAIL, f"; {ASKING} ask for it, torchrun only for rank 0's (--launcher)"
-
-
-def _leads_to(peer: str, found: Lookup, nets: Mapping[str, NetFacts], job: Job) -> bool:
-    address = job.data_addresses.get(peer)
-    return peer not in nets or any(
-        not is_loopback(one) and (holds(nets[peer], one) or same(one, address)) for one in found.addresses
-    )
-
-
-def _entries(lookups: Mapping[str, Lookup], job: Job) -> Fix:
-    text = "put the names with their addresses into /etc/hosts there, or correct DNS"
-    return entries(text, {one.name: job.data_addresses.get(peer, "") for peer, one in lookups.items()})
 
 
 def _evidence(facts: ResolveFacts, lookups: Collection[Lookup]) -> list[Evidence]:

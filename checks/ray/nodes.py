@@ -10,11 +10,7 @@ from netdoctor.model import Finding, ok, seen
 OUTCOMES = outcomes("ray", "nodes.toml")
 
 
-@check(
-    after=(),
-    via="ray",
-    source="https://docs.ray.io/en/releases-2.44.1/ray-core/api/doc/ray.nodes.html",
-)
+@check(after=(), via="ray", source="https://docs.ray.io/en/releases-2.44.1/ray-core/api/doc/ray.nodes.html")
 def ray_nodes(node: Node, session: Session) -> Iterator[Finding]:
     """Ray has every node alive in its table, and starts an actor on it.
 

@@ -22,8 +22,7 @@ SHM = run(
 
 
 @check(
-    after=["gpu.visible"],
-    source="https://docs.ray.io/en/releases-2.44.1/ray-core/scheduling/resources.html",
+    after=["gpu.visible"], source="https://docs.ray.io/en/releases-2.44.1/ray-core/scheduling/resources.html"
 )
 def ray_resources(ray: RayFacts, gpu: GpuFacts | None) -> Iterator[Finding]:
     """Ray hands out the GPUs that a node has, and keeps its objects in memory.

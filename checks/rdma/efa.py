@@ -22,11 +22,7 @@ HIDDEN = Cause(
 INSTALL = run("install EFA's software, whose installer brings the plugin, or run the job in an image with it")
 
 
-@check(
-    after=["ssh.login", "rdma.hca"],
-    required=False,
-    source="https://github.com/aws/aws-ofi-nccl",
-)
+@check(after=["ssh.login", "rdma.hca"], required=False, source="https://github.com/aws/aws-ofi-nccl")
 def rdma_efa(
     rdma: RdmaFacts, env: EnvFacts, job: Job, gpu: GpuFacts | None, software: SoftwareFacts | None
 ) -> Iterator[Finding]:

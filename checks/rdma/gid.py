@@ -40,9 +40,7 @@ EXPECTED = "an IPv4-mapped RoCE v2 GID"
 BY_ITSELF = Setting("NCCL_IB_GID_INDEX", "", "the job", Source.JOB)
 
 
-@check(
-    source="https://github.com/NVIDIA/nccl/blob/v2.30.7-1/src/transport/net_ib/connect.cc",
-)
+@check(source="https://github.com/NVIDIA/nccl/blob/v2.30.7-1/src/transport/net_ib/connect.cc")
 def rdma_gid(
     nodes: Mapping[str, RdmaFacts],
     envs: Mapping[str, EnvFacts] | None,

@@ -1,11 +1,13 @@
 """Logins from node to node, which pdsh, DeepSpeed and mpirun need."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from netdoctor import tables
 from netdoctor.check import check
 from netdoctor.checks._shared.addresses import parse
-from netdoctor.checks._shared.matrix import Fault, Kind, decode
+from netdoctor.checks._shared.matrix import Fault, decode
 from netdoctor.checks._shared.text import is_host_name
 from netdoctor.checks.ssh._login import more_startups
 from netdoctor.facts.host import HostFacts, Login, Session
@@ -26,63 +28,25 @@ from netdoctor.model import (
     unknown,
 )
 
-# What ssh writes to stderr under LC_ALL=C, the first that fits: OpenSSH 7.4 to 9.9, sshconnect.c, ssh.c,
-# sshconnect2.c, packet.c. A changed key is followed by "Host key verification failed.", too.
-MESSAGES: tuple[tuple[str, Login], ...] = (
-    (r"REMOTE HOST IDENTIFICATION HAS CHANGED", Login.HOST_KEY_CHANGED),
-    (r"REVOKED HOST KEY", Login.HOST_KEY_REVOKED),
-    (r"Host key verification failed|host key is known for", Login.HOST_KEY_UNKNOWN),
-    (r"Permission denied|Too many authentication failures", Login.AUTH),
-    (r"Could not resolve hostname", Login.NAME),
-    (r"Connection refused", Login.REFUSED),
-    (r"No route to host|Network is unreachable", Login.UNREACHABLE),
-    (r"timed out", Login.NO_ANSWER),
-    (r"Unable to negotiate", Login.KEX),
-    (r"kex_exchange_identification|Connection (closed|reset) by", Login.TOO_MANY),
-)
-# By class: as a node logs in nowhere, lets nobody in, or as it is between nodes.
-TITLES = {
-    Login.AUTH: (
-        "{nodes} {is} let in on no other node: no key of the user's is accepted there",
-        "{nodes} let{s} no other node in: none of their users' keys is accepted",
-        "Logins between {nodes} are refused: no key of the user's is accepted",
-    ),
-    Login.HOST_KEY_UNKNOWN: (
-        "{nodes} know{s} no other node's host key",
-        "No other node knows the host key of {nodes}",
-        "Logins between {nodes} end at host keys that are not known",
-    ),
-    Login.HOST_KEY_CHANGED: (
-        "{nodes} expect{s} other host keys of the other nodes",
-        "The other nodes expect another host key of {nodes}",
-        "Logins between {nodes} end at host keys other than those known",
-    ),
-    Login.REFUSED: (
-        "{nodes} dial{s} a port on the other nodes where no sshd listens",
-        "{nodes} refuse{s} the other nodes' SSH connections",
-        "SSH connections between {nodes} are refused",
-    ),
-}
-OTHER = (
-    "{nodes} cannot log in to the other nodes",
-    "No other node can log in to {nodes}",
-    "Logins between {nodes} fail",
-)
-FOLLOWS = {
-    Login.NAME: ("net.resolve",),
-    Login.NO_ANSWER: ("net.ports", "net.route", "net.path-mtu"),
-    Login.UNREACHABLE: ("net.ports", "net.route"),
-    Login.REFUSED: ("net.ports",),
-}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Table:
+    """What ssh says, and how it is told."""
+
+    messages: dict[str, Login]  # by pattern; the first that fits counts
+    failure: dict[str, dict[str, str]]  # by class, the title of a fault's kind
+    follows: dict[str, tuple[str, ...]]
+
+
+TABLE = tables.table("netdoctor.checks.ssh", "mesh.toml", _Table)
 _KEY = re.compile(r"(ssh|ecdsa|sk)-[a-z0-9@.-]{2,60} [A-Za-z0-9+/]{20,16000}={0,2}")
-_INSTALL = "apt-get install -y openssh-client || dnf install -y openssh-clients"
 _MAKE = "[ -e ~/.ssh/id_ed25519.pub ] || ssh-keygen -q -t ed25519 -N '' -f ~/.ssh/id_ed25519"
 
 
 def message(login: MeshLogin) -> str:
     """The line in which ssh says why it ended; else its last one."""
     lines = [line.strip("@ ") for line in login.said.splitlines()]
-    found = (line for words, _ in MESSAGES for line in lines if re.search(words, line))
+    found = (line for pattern in TABLE.messages for line in lines if re.search(pattern, line))
     return next(found, lines[-1] if lines else f"exit status {login.code}")
 
 
@@ -90,14 +54,10 @@ def outcome(login: MeshLogin) -> Login:
     """What became of it. A program that ends by itself was started, so somebody was logged in."""
     if login.code == 0:
         return Login.OK
-    found = next((kind for words, kind in MESSAGES if re.search(words, login.said)), None)
+    found = next((kind for pattern, kind in TABLE.messages.items() if re.search(pattern, login.said)), None)
     if login.code is None:
         return found or Login.TIMEOUT
     return (found or Login.LOST) if login.code in (255, -1) else Login.SHELL
-
-
-def no_client() -> Fix:
-    return run("install the SSH client", _INSTALL, root=True)
 
 
 def known_as(login: MeshLogin) -> str:
@@ -105,10 +65,6 @@ def known_as(login: MeshLogin) -> str:
     if not (is_host_name(login.host) or parse(login.host)):
         return ""
     return f"[{login.host}]:{login.port}" if login.port not in (None, 22) else login.host
-
-
-def _lines(words: Iterable[str]) -> str:
-    return " ".join(f"'{word}'" for word in words)
 
 
 def _exchange_host_keys(logins: Sequence[MeshLogin], mesh: Mesh, *, forget: bool) -> Iterator[Fix]:
@@ -121,7 +77,8 @@ def _exchange_host_keys(logins: Sequence[MeshLogin], mesh: Mesh, *, forget: bool
         if _KEY.fullmatch(key)
     ]
     drop = "".join(f"ssh-keygen -q -R '{name}' >/dev/null 2>&1; " for name, _ in names) if forget else ""
-    add = f"printf '%s\\n' {_lines(keys)} >> ~/.ssh/known_hosts"
+    lines = " ".join(f"'{key}'" for key in keys)
+    add = f"printf '%s\\n' {lines} >> ~/.ssh/known_hosts"
     for src in dict.fromkeys(one.src for one in logins):
         yield run(
             "give it the host keys that the other nodes have themselves, read there over netdoctor's login",
@@ -197,13 +154,12 @@ def fixes(
 
 
 NO_CLIENT = Cause("mesh-no-client", "{nodes} {has} no SSH client, and so logs in nowhere")
-
-
-@check(
-    profile="asked",
-    required=False,
-    source="https://docs.open-mpi.org/en/main/launching-apps/ssh.html",
+INSTALL = run(
+    "install the SSH client", "apt-get install -y openssh-client || dnf install -y openssh-clients", root=True
 )
+
+
+@check(profile="asked", required=False, source="https://docs.open-mpi.org/en/main/launching-apps/ssh.html")
 def ssh_mesh(
     mesh: Mesh, hosts: Mapping[str, HostFacts], sessions: Mapping[str, Session]
 ) -> Iterator[Finding]:
@@ -230,8 +186,7 @@ def ssh_mesh(
         yield unknown(node, f"its logins were not tried: {why}")
     without = [node for node, one in mesh.nodes.items() if not one.client]
     for node in without:
-        client = "OpenSSH's client"
-        yield NO_CLIENT.fail("there is no ssh", at=node, expected=client, fixes=no_client())
+        yield NO_CLIENT.fail("there is no ssh", at=node, expected="OpenSSH's client", fixes=INSTALL)
     logins = {(one.src, one.dst): one for one in mesh.logins if one.src not in without}
     for login in (one for one in logins.values() if not one.tried):
         yield unknown(pair(login.src, login.dst), "there was no time left for this login")
@@ -247,10 +202,9 @@ def ssh_mesh(
 
 
 def _cause(kind: Login, fault: Fault) -> Cause:
-    logs_in, lets_in, between = TITLES.get(kind, OTHER)
-    title = {Kind.OUT: logs_in, Kind.IN: lets_in}.get(fault.kind, between)
+    titles = TABLE.failure.get(kind, TABLE.failure["other"])
     name = f"mesh-{kind.replace('_', '-')}-{fault.kind}"
-    return Cause(name, title, follows=FOLLOWS.get(kind, ()))
+    return Cause(name, titles.get(fault.kind, titles["between"]), follows=TABLE.follows.get(kind, ()))
 
 
 def _failed(login: MeshLogin, hint: Cause) -> Finding:

@@ -15,9 +15,7 @@ from netdoctor.rules.packages import fits
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}")  # PEP 508 names
 
 
-@check(
-    source="https://packaging.python.org/en/latest/specifications/core-metadata/",
-)
+@check(source="https://packaging.python.org/en/latest/specifications/core-metadata/")
 def sw_parity(nodes: Mapping[str, SoftwareFacts], job: Job) -> Iterator[Finding]:
     """The packages asked for have the same version on every node.
 
@@ -63,10 +61,7 @@ def _compare(
     for node in without:
         if not versions:
             yield absent.warn(
-                f"{package} is on no node",
-                at=node,
-                observed="not installed",
-                expected=CONFIG("installed"),
+                f"{package} is on no node", at=node, observed="not installed", expected=CONFIG("installed")
             )
         else:
             yield lacking.fail(
