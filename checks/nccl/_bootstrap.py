@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from netdoctor.checks._shared.text import listing
-from netdoctor.facts.net import AddressRow, NetFacts, ResolveFacts
+from netdoctor.facts.net import NetFacts, ResolveFacts
 from netdoctor.facts.software import EnvFacts, Job, NcclAnswer
-from netdoctor.model import DERIVED, seen
+from netdoctor.model import DERIVED, Evidence, seen
 from netdoctor.rules.addresses import rows_of
 from netdoctor.rules.nccl import RUNNING_SINCE, Choice, choose, corrected, device_of
 from netdoctor.rules.variables import Environment, effective_env, values
@@ -40,7 +40,7 @@ class Bootstrap:
 
     @property
     def summary(self) -> str:
-        """What is said where nothing is wrong."""
+        """The text of a pass."""
         row = self.choice.row
         what = f"{row.ifname} ({row.address})" if row and self.choice.by_nccl else str(self)
         return f"{self.uses} {what}{self.remark}"
@@ -60,22 +60,20 @@ class Bootstrap:
         newest = "" if self.version else ": NCCL's release is not known, so by the newest rules"
         return f" (predicted{newest})"
 
-    def details(self, **more: Any) -> dict[str, Any]:
-        """What a finding about this node says, unless `more` says otherwise."""
+    @property
+    def evidence(self) -> tuple[Evidence, ...]:
         rows = [f"{row.ifname} {row.address}/{row.prefix_len}" for row in rows_of(self.net)]
         origin = self.env[VARIABLE].origin if VARIABLE in self.env else "environment"
         facts = [seen(origin, self.setting, "file"), seen("ip address", listing(rows, 8), "command")]
         if self.answer and self.choice.by_nccl:
             text = self.answer.error or self.answer.address or ""
             facts.append(seen(self.answer.library, f"asked, NCCL {self.answer.version} says: {text}", "file"))
-        return {
-            "at": self.node,
-            "observed": str(self),
-            "expected": "an address that the other nodes can reach",
-            "expected_from": DERIVED,
-            "seen": tuple(facts),
-            **more,
-        }
+        return tuple(facts)
+
+    def details(self, **more: Any) -> dict[str, Any]:
+        """The fields of a finding about this node, unless `more` has others."""
+        expected = DERIVED("an address that the other nodes can reach")
+        return {"at": self.node, "observed": str(self), "expected": expected, "seen": self.evidence, **more}
 
 
 def bootstrap(
@@ -100,14 +98,10 @@ def untold(one: Bootstrap) -> str:
     row = one.choice.row
     if one.choice.untold:
         return one.choice.untold
-    if one.version is None and one.choice.rule != "NCCL_COMM_ID" and _choice_of_old(one) != row:
+    by_rules = one.choice.rule != "NCCL_COMM_ID"
+    if by_rules and one.version is None and choose(one.net, values(one.env), (0,)).row != row:
         return "releases of NCCL differ there, and this one's could not be told"
-    flags = one.choice.rule != "NCCL_COMM_ID" and at_least(one.version, RUNNING_SINCE)
-    silent = row is not None and row.running is None
-    if flags and row and silent and all(dev.name != device_of(row.ifname) for dev in one.net.netdevs):
+    silent = by_rules and row is not None and row.running is None and at_least(one.version, RUNNING_SINCE)
+    if silent and row and all(dev.name != device_of(row.ifname) for dev in one.net.netdevs):
         return f"whether {row.ifname} is running could not be read"
     return ""
-
-
-def _choice_of_old(one: Bootstrap) -> AddressRow | None:
-    return choose(one.net, values(one.env), (0,)).row

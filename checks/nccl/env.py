@@ -290,25 +290,21 @@ def _differences(effective: Mapping[str, Environment], no_hcas: bool) -> Iterato
         elif name in LAUNCHERS and left_over and len(set(setters.values())) == 1:
             say, why = cause.warn, "launchers set it for the job, and a plain start would take this one"
         sides = {value: f"{value} on {listing(nodes, 3)}" for value, nodes in spread.groups.items()}
+        equalise = "set it in the job's own environment, which wins on every node"
         for node, text in blamed.items():
-            setting = effective[node].get(name)
-            printed = _show(setting) if setting else f"{name} is unset"
+            setting = effective[node].get(name, Setting(name, "", "nowhere", Source.JOB))
+            is_set = name in effective[node]
+            printed = _show(setting) if is_set else f"{name} is unset"
             others = "; ".join([side for value, side in sides.items() if value != text][:3])
+            common = spread.value if spread.value != UNSET else None
             yield say(
-                f"{printed}{f' ({setting.origin})' if setting else ''}, while it is {others}: {why}",
+                f"{printed}{f' ({setting.origin})' if is_set else ''}, while it is {others}: {why}",
                 at=node,
                 observed=text,
-                expected=spread.value or "the same on all nodes",
-                expected_from=PEERS,
-                seen=seen(setting.origin if setting else "nowhere", printed, "file"),
-                fixes=_equalise(name, setting, spread.value),
+                expected=PEERS(spread.value or "the same on all nodes"),
+                seen=seen(setting.origin, printed, "file"),
+                fixes=in_job(equalise, export(name, common)) if common is not None else change(setting),
             )
-
-
-def _equalise(name: str, setting: Setting | None, typical: str | None) -> tuple[Fix, ...]:
-    if typical in (None, UNSET):
-        return change(setting or Setting(name, "", "nowhere", Source.JOB))
-    return (in_job("set it in the job's own environment, which wins on every node", export(name, typical)),)
 
 
 def _show(setting: Setting) -> str:

@@ -9,7 +9,7 @@ from netdoctor.advice import propose_hcas
 from netdoctor.check import check
 from netdoctor.checks._shared.env import change, export, unread
 from netdoctor.checks._shared.majority import majority
-from netdoctor.checks._shared.rdma import NO_HCAS
+from netdoctor.checks._shared.rdma import NO_HCAS, has_any
 from netdoctor.checks._shared.text import listing
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
 from netdoctor.facts.software import EnvFacts, Job, SoftwareFacts
@@ -54,20 +54,15 @@ class Transport:
         return f"{names} {'is' if len(self.active) == 1 else 'are'} active"
 
     def details(self, **more: Any) -> dict[str, Any]:
-        """What a finding about this node says, unless `more` says otherwise."""
+        """The fields of a finding about this node, unless `more` has others."""
         ports = listing([f"{port.name} {port.link_layer} ACTIVE" for port in self.active], 10)
         evidence = [seen("/sys/class/infiniband", ports or "no active port", "file")]
         names = (VARIABLE, "NCCL_IB_DISABLE", "NCCL_NET")
         if given := ", ".join(str(self.env[name]) for name in names if name in self.env):
             evidence.append(seen("environment", given, "file"))
-        return {
-            "at": self.node,
-            "observed": listing([port.name for port in self.used], 10) or "TCP",
-            "expected": "the active HCA ports, as on the other nodes",
-            "expected_from": DERIVED,
-            "seen": evidence,
-            **more,
-        }
+        used = listing([port.name for port in self.used], 10) or "TCP"
+        expected = DERIVED("the active HCA ports, as on the other nodes")
+        return {"at": self.node, "observed": used, "expected": expected, "seen": evidence, **more}
 
 
 @check(source="https://github.com/NVIDIA/nccl/blob/v2.30.7-1/src/transport/net_ib/init.cc")
@@ -95,25 +90,24 @@ def nccl_ib_hca(
     if job.backend == "gloo":
         yield skip("the job uses gloo")
         return
+    if not has_any(nodes):
+        yield skip(NO_HCAS)
+        return
     logins = envs or {}
     transports: dict[str, Transport] = {}
     for node, facts in nodes.items():
         version = nccl_version((softwares or {}).get(node))
         transports[node] = _transport(node, facts, effective_env(logins.get(node), job, version), version)
-    spoken: dict[str, Status] = {}
-    if not any(facts.hcas for facts in nodes.values()):
-        yield skip(NO_HCAS)
-        return
     if not any(one.active for one in transports.values()):
         yield skip("no active HCA port that could be opened on any node")
-    for finding in _troubles(transports):
-        spoken[finding.target] = finding.status
-        yield finding
+    found = list(_troubles(transports))
+    yield from found
+    statuses = {finding.target: finding.status for finding in found}
     for node, one in transports.items():
         gap = _unread_port(one.hcas) or (unread(logins.get(node)) if one.active else "")
-        if gap and spoken.get(node) is not Status.FAIL:
+        if gap and statuses.get(node) is not Status.FAIL:
             yield unknown(node, f"which HCAs NCCL uses cannot be told: {gap}")
-        elif node not in spoken and one.used:
+        elif node not in statuses and one.used:
             text = listing([port.name for port in one.used], 10)
             yield ok(node, f"NCCL uses {text}", observed=text)
 
@@ -157,12 +151,9 @@ def _troubles(nodes: Mapping[str, Transport]) -> Iterator[Finding]:
 def _none_used(one: Transport, peers_use: bool, exact: Fixes) -> Finding:
     if one.off:
         why = "switches them off" if one.off == "NCCL_IB_DISABLE" else "asks for TCP"
+        text = f"{one.are_active}, and NCCL would use TCP: {one.env[one.off]} {why}"
         # The same everywhere may be wanted, for a test; on some nodes only it is a hang.
-        say = OFF.fail if peers_use else OFF.warn
-        return say(
-            f"{one.are_active}, and NCCL would use TCP: {one.env[one.off]} {why}",
-            **one.details(fixes=change(one.env[one.off])),
-        )
+        return (OFF.fail if peers_use else OFF.warn)(text, **one.details(fixes=change(one.env[one.off])))
     setting = one.env[VARIABLE]
     first, *others = change(setting)
     return NO_MATCH.fail(

@@ -6,14 +6,14 @@ from functools import cache, partial
 
 from netdoctor.advice import is_bridge_name, is_tunnel_name
 from netdoctor.check import check
-from netdoctor.checks._shared.addresses import commonest_network
+from netdoctor.checks._shared.addresses import commonest_network, holders, parse
 from netdoctor.checks._shared.env import unread
 from netdoctor.checks._shared.nccl_advice import bring_up, set_ifname
 from netdoctor.checks._shared.text import is_ifname, listing, title_text
 from netdoctor.checks.nccl._bootstrap import VARIABLE, Bootstrap, bootstrap, untold
 from netdoctor.facts.net import AddressRow, NetFacts, ResolveFacts, RouteFacts
 from netdoctor.facts.software import EnvFacts, Job, NcclAnswer, SoftwareFacts
-from netdoctor.model import CONFIG, LIKELY, Cause, Finding, Status, in_job, ok, skip, unknown
+from netdoctor.model import CONFIG, DERIVED, LIKELY, Cause, Finding, Status, in_job, ok, skip, unknown
 from netdoctor.rules.addresses import (
     IPNetwork,
     ip,
@@ -81,11 +81,10 @@ def nccl_ifname(
         yield skip("the job uses gloo")
         return
     logins = envs or {}
-    replies = answers or {}
     nodes: dict[str, Bootstrap] = {}
     for node, net in nets.items():
         version = nccl_version((softwares or {}).get(node))
-        resolve, answer = (resolves or {}).get(node), replies.get(node)
+        resolve, answer = (resolves or {}).get(node), (answers or {}).get(node)
         nodes[node] = bootstrap(node, net, logins.get(node), job, version, resolve, answer)
     effective = {node: one.env for node, one in nodes.items()}
     versions = {node: one.version for node, one in nodes.items()}
@@ -105,8 +104,7 @@ def nccl_ifname(
         if gap and not (node in troubles and troubles[node].status is Status.FAIL):
             yield unknown(node, f"which address NCCL uses cannot be told: {gap}")
         elif node not in troubles:
-            details = one.details()
-            yield ok(node, one.summary, observed=str(one), evidence=details["seen"])
+            yield ok(node, one.summary, observed=str(one), evidence=one.evidence)
 
 
 def _one_value(troubles: Mapping[str, Finding], nodes: Nodes) -> dict[str, Finding]:
@@ -126,8 +124,9 @@ def _troubles(nodes: Nodes, routes: Routes, job: Job) -> Iterator[Finding]:
     yield from (_nothing(one, same_setting) for one in empty)
     if len(nodes) < 2:
         return
-    repeated = repeated_addresses({node: one.net for node, one in nodes.items()})
-    owners = cache(partial(_owners, nodes))
+    nets = {node: one.net for node, one in nodes.items()}
+    repeated = repeated_addresses(nets)
+    owners = cache(partial(holders, nets))
     fit: dict[str, AddressRow] = {}
     for node, one in nodes.items():
         row = one.choice.row
@@ -138,7 +137,7 @@ def _troubles(nodes: Nodes, routes: Routes, job: Job) -> Iterator[Finding]:
         elif not is_usable(row):
             cause, what = LINK_LOCAL, f"{one}, a link-local address that peers cannot dial"
         elif row.address in repeated:
-            others = [other for other in owners()[row.address][:5] if other != node]
+            others = [other for other in owners()[parse(row.address)][:5] if other != node]
             have = "has" if len(others) == 1 else "have"
             owned_by = f"{listing(others, 3)} also {have}: peers would dial themselves"
             cause, what = SAME, f"{one}, an address that {owned_by}"
@@ -148,15 +147,6 @@ def _troubles(nodes: Nodes, routes: Routes, job: Job) -> Iterator[Finding]:
         yield cause.fail(f"{one.uses} {what}", **one.details())
     if fit:
         yield from _networks(nodes, fit, routes, job)
-
-
-def _owners(nodes: Nodes) -> dict[str, list[str]]:
-    """The nodes that have each address."""
-    found: dict[str, list[str]] = {}
-    for node, one in nodes.items():
-        for address in {row.address for row in rows_of(one.net)}:
-            found.setdefault(address, []).append(node)
-    return found
 
 
 def _networks(nodes: Nodes, fit: Rows, routes: Routes, job: Job) -> Iterator[Finding]:
@@ -184,7 +174,8 @@ def _networks(nodes: Nodes, fit: Rows, routes: Routes, job: Job) -> Iterator[Fin
         if reason:
             cause = NETWORK if certain else NETWORK.but(confidence=LIKELY)
             what = f"{one}, while {'most' if certain else 'other'} nodes use {typical}: {reason}"
-            yield cause.fail(f"{one.uses} {what}", **one.details(expected=f"an address in {typical}"))
+            expected = DERIVED(f"an address in {typical}")
+            yield cause.fail(f"{one.uses} {what}", **one.details(expected=expected))
 
 
 def _outside(one: Bootstrap, row: AddressRow, inside: Rows, here: Rows) -> str:
@@ -245,7 +236,7 @@ def _nothing(one: Bootstrap, same_setting: bool) -> Finding:
     name_it = "{nodes} {has} no interface " + title_text(plain) + ", which NCCL_SOCKET_IFNAME asks for"
     cause = NO_MATCH.but(title=name_it) if same_setting and is_ifname(plain) else NO_MATCH
     have = f"this node has {listing(with_address) or 'none with an address'}"
-    details = one.details(observed=have, expected=f"an interface that {value} matches", expected_from=CONFIG)
+    details = one.details(observed=have, expected=CONFIG(f"an interface that {value} matches"))
     return cause.fail(f"{one.setting} matches no interface: {have}{_trap(value)}", **details)
 
 

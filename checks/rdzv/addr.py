@@ -1,7 +1,6 @@
 """The rendezvous address."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 from netdoctor.check import check
 from netdoctor.checks._shared.addresses import holders, is_loopback, owners, parse
@@ -16,7 +15,7 @@ from netdoctor.model import (
     CONTROL,
     PEERS,
     Cause,
-    Evidence,
+    Expected,
     Finding,
     Fix,
     in_job,
@@ -82,28 +81,16 @@ def _belongs(address: str, nets: Mapping[str, NetFacts], job: Job) -> Iterator[F
         (node,) = having
         if job.master_node and node != job.master_node:
             summary = f"MASTER_ADDR={given} is this node, but rank 0 runs on {job.master_node}"
-            fixes = [*_set(job), Fix(text=f"or put {node} first in the hosts file", effect="next launch")]
-            evidence = _evidence(job, f"{given} is {node}")
-            yield NOT_FIRST.fail(
-                summary, at=node, observed=node, seen=evidence, fixes=fixes, **_expected(job)
-            )
+            or_first = Fix(text=f"or put {node} first in the hosts file", effect="next launch")
+            yield _wrong(job, NOT_FIRST, summary, node, f"{given} is {node}", at=node, fixes=[or_first])
         return
     who = f"{listing(having)} all have" if having else "no listed node has"
-    cause = SHARED if having else FOREIGN
-    summary = (
-        f"{who} the address {given}" if address == given else f"{given} resolves to {address}, which {who}"
-    )
+    cause, summary = SHARED if having else FOREIGN, f"{who} the address {given}"
     if is_loopback(address):
         cause, summary = LOOPBACK, f"MASTER_ADDR={given} means another machine on every node"
-    yield cause.fail(
-        summary,
-        at=CLUSTER,
-        culprits=having or tuple(nets),
-        observed=given,
-        seen=_evidence(job, summary),
-        fixes=_set(job),
-        **_expected(job),
-    )
+    elif address != given:
+        summary = f"{given} resolves to {address}, which {who}"
+    yield _wrong(job, cause, summary, given, summary, at=CLUSTER, culprits=having or tuple(nets))
 
 
 def _name(
@@ -112,7 +99,7 @@ def _name(
     """What each node takes the name for. Two addresses of one node are the same answer."""
     address = job.data_addresses.get(job.master_node or "", "")
     entry = entries("or give the name its address in /etc/hosts there", {given: address})
-    fixes = [*_set(job), *([entry] if entry.commands else [])]
+    fixes = [entry] if entry.commands else []
     first: dict[str, str] = {}
     for node, facts in resolves.items():
         found = next((one for one in (*facts.peers, facts.own) if one.name == given), None)
@@ -130,36 +117,44 @@ def _name(
             continue  # it may be loopback there: rank 0's client reaches its own server all the same
         else:
             cause, summary = LOOPBACK_THERE, f"resolves MASTER_ADDR={given} to {answer}, which is itself"
-        evidence = _evidence(job, f"{node}: {answer}")
-        yield cause.fail(summary, at=node, observed=answer, seen=evidence, fixes=fixes, **_expected(job))
+        yield _wrong(job, cause, summary, answer, f"{node}: {answer}", at=node, fixes=fixes)
     having = holders(nets) if first else {}
     owned = {node: having.get(parse(one), []) for node, one in first.items()}
     leads = {node: owned[node][0] if len(owned[node]) == 1 else one for node, one in first.items()}
     agreed = majority(leads)
+    common = PEERS(agreed.value or "the same on all nodes")
     for node in agreed.minority:
         than = f"most nodes mean {agreed.value}" if agreed.value else "the nodes do not agree"
-        yield DIFFERS.fail(
-            f"resolves MASTER_ADDR={given} to {first[node]}; {than}",
-            at=node,
-            observed=first[node],
-            expected=PEERS(agreed.value or "the same on all nodes"),
-            seen=_evidence(job, f"{node}: {first[node]}"),
-            fixes=fixes,
-        )
+        summary, evidence = f"resolves MASTER_ADDR={given} to {first[node]}; {than}", f"{node}: {first[node]}"
+        yield _wrong(job, DIFFERS, summary, first[node], evidence, at=node, expected=common, fixes=fixes)
     if agreed.value:
         yield from _belongs(next(first[node] for node in first if leads[node] == agreed.value), nets, job)
 
 
-def _evidence(job: Job, text: str) -> list[Evidence]:
+def _wrong(
+    job: Job,
+    cause: Cause,
+    summary: str,
+    observed: str,
+    evidence: str,
+    *,
+    at: str,
+    culprits: tuple[str, ...] = (),
+    expected: Expected | None = None,
+    fixes: Sequence[Fix] = (),
+) -> Finding:
+    address = job.data_addresses.get(job.master_node or "")
     where = job.env_from.get("MASTER_ADDR", "the job's environment")
     variable = seen(where, f"MASTER_ADDR={job.master_addr}", "file", at=CONTROL)
-    return [variable, seen("addresses of the nodes", text, at=CONTROL)]
-
-
-def _expected(job: Job) -> dict[str, Any]:
-    address = job.data_addresses.get(job.master_node or "")
-    text = f"{job.master_node} ({address})" if address else str(job.master_node)
-    return {"expected": text, "expected_from": CONFIG}
+    return cause.fail(
+        summary,
+        at=at,
+        culprits=culprits,
+        observed=observed,
+        expected=expected or CONFIG(f"{job.master_node} ({address})" if address else str(job.master_node)),
+        seen=[variable, seen("addresses of the nodes", evidence, at=CONTROL)],
+        fixes=[*_set(job), *fixes],
+    )
 
 
 def _set(job: Job) -> list[Fix]:

@@ -130,10 +130,8 @@ def _proposal(excluded: int, nets: Mapping[str, NetFacts]) -> int:
     """The next port after the usual one that no node's kernel hands out by itself."""
     kinds = {(net.ephemeral_ports, net.reserved_ports): net for net in nets.values()}
     candidates: list[int] = [*range(DEFAULT_PORT + 1, DEFAULT_PORT + 1000), *range(20000, PRIVILEGED, -1)]
-    for port in candidates:
-        if port != excluded and not any(hands_out(net, port) for net in kinds.values()):
-            return port
-    return DEFAULT_PORT + 1
+    fit = (p for p in candidates if p != excluded and not any(hands_out(net, p) for net in kinds.values()))
+    return next(fit, DEFAULT_PORT + 1)
 
 
 def _who(one: Listener) -> str:
@@ -141,7 +139,5 @@ def _who(one: Listener) -> str:
     name = one.process or "a process"
     pid = f" (pid {one.pid})" if one.pid is not None else ""
     user = one.user or (f"uid {one.uid}" if one.uid is not None else "")
-    parts = [f"{name}{pid}" + (f" of user {user}" if user else "")]
-    if one.age_s is not None:
-        parts.append(running_for(one.age_s))
-    return ", ".join(parts)
+    age = f", {running_for(one.age_s)}" if one.age_s is not None else ""
+    return f"{name}{pid}" + (f" of user {user}" if user else "") + age
