@@ -17,17 +17,14 @@ VARIABLE = "NCCL_SOCKET_IFNAME"
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
-    """A node as NCCL's bootstrap sees it, and the address that it takes there.
-
-    choice: NCCL's own where it was asked, as `answer` tells; predicted: by netdoctor's rules.
-    """
+    """A node as NCCL's bootstrap sees it, and the address that it takes there."""
 
     node: str
     net: NetFacts
     env: Environment
     version: Version | None
-    choice: Choice
-    predicted: Choice
+    choice: Choice  # NCCL's own where it was asked
+    predicted: Choice  # by netdoctor's rules
     answer: NcclAnswer | None
 
     def __str__(self) -> str:

@@ -48,17 +48,14 @@ STALE_TORCHRUN = Cause("env-stale-torchrun", "logins on {nodes} carry defaults f
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Something odd about one variable on one node. text follows the variable and its origin.
-
-    value: what to write instead, None to take it out; fixes: where neither is the cure.
-    """
+    """Something odd about one variable on one node."""
 
     cause: Cause
     setting: Setting
-    text: str
+    text: str  # follows the variable and its origin
     expected: str | None = None
-    value: str | None = None
-    fixes: tuple[Fix, ...] | None = None
+    value: str | None = None  # what to write instead; None takes the variable out
+    fixes: tuple[Fix, ...] | None = None  # where neither is the cure
 
 
 @check(source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html")

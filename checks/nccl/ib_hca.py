@@ -34,15 +34,14 @@ TWO_LAYERS = Cause("nccl-ib-two-layers", "NCCL would mix InfiniBand and RoCE por
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """A node as NCCL's InfiniBand transport sees it. active: ports in state ACTIVE; used: of these, the ones
-    that the variables leave; off: the variable that leaves none."""
+    """A node as NCCL's InfiniBand transport sees it."""
 
     node: str
     hcas: tuple[Hca, ...]
     env: Environment
-    active: tuple[HcaPort, ...]
-    used: tuple[HcaPort, ...]
-    off: str | None
+    active: tuple[HcaPort, ...]  # ports in state ACTIVE
+    used: tuple[HcaPort, ...]  # those of them that the variables leave
+    off: str | None  # the variable that leaves none
 
     @property
     def layers(self) -> tuple[str, ...]:

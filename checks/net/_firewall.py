@@ -1,10 +1,9 @@
 """Commands that let peers through the firewall that a node really runs, or say where else to look."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from netdoctor.checks._shared.addresses import cover, parse, spans
 from netdoctor.checks._shared.matrix import Kind
@@ -122,12 +121,8 @@ def _ways(rule: str) -> set[bool | None]:
 
 def chains(ruleset: Ruleset, inbound: bool) -> list[tuple[str, str, str]]:
     """(family, table, chain) of the rules that act on this direction, once each."""
-    found: dict[tuple[str, str, str], None] = {}
-    for rule in relevant(ruleset, inbound):
-        match = _CHAIN.match(rule)
-        if match:
-            found.setdefault((match["family"], match["table"], match["chain"]))
-    return list(found)
+    matches = filter(None, map(_CHAIN.match, relevant(ruleset, inbound)))
+    return list(dict.fromkeys((match["family"], match["table"], match["chain"]) for match in matches))
 
 
 def allow(node: str, facts: FirewallFacts, peers: Iterable[str], *, inbound: bool) -> tuple[Fix, ...]:
@@ -137,37 +132,23 @@ def allow(node: str, facts: FirewallFacts, peers: Iterable[str], *, inbound: boo
     kinds = {one.kind: one for one in active(facts)}
     if not who or not kinds:
         return ()
-    rules = [*_by_firewalld(who, inbound)] if "firewalld" in kinds else []
-    rules += _by_ufw(who, inbound) if "ufw" in kinds else ()
-    rules += _by_nftables(kinds, peers, who, inbound) if "nftables" in kinds else ()
-    rules = [one for one in rules if one.commands] or [*_by_iptables(kinds, who, inbound)]
     verb = "trusts" if inbound else "lets out to"
-    return tuple(
-        run(
-            one.text,
-            " && ".join(one.commands),
-            undo=" && ".join(one.back),
-            on=node,
-            root=True,
-            widens=f"{verb} {', '.join(one.trusted)}, all ports",
-            **one.more,
-        )
-        for one in rules
-        if one.commands
-    )
 
+    def fix(text: str, rules: Sequence[str], undo: Sequence[str], trusted: Sequence[str], **more: Any) -> Fix:
+        widens = f"{verb} {', '.join(trusted)}, all ports"
+        shell, back = " && ".join(rules), " && ".join(undo)
+        return run(text, shell, undo=back, on=node, root=True, widens=widens, **more)
 
-class _Rules(NamedTuple):
-    """What one front end is told. back: takes it back; trusted: addresses that it lets through."""
-
-    text: str
-    commands: Sequence[str]
-    back: Sequence[str]
-    trusted: Sequence[str]
-    more: Mapping[str, Any] = MappingProxyType({})
+    fixes = [_by_firewalld(fix, who, inbound)] if "firewalld" in kinds else []
+    fixes += [_by_ufw(fix, who, inbound)] if "ufw" in kinds else ()
+    fixes += _by_nftables(fix, kinds, peers, who, inbound) if "nftables" in kinds else ()
+    fixes = [one for one in fixes if one.commands] or [*_by_iptables(fix, kinds, who, inbound)]
+    return tuple(one for one in fixes if one.commands)
 
 
 _BEFORE = "accept the other nodes before the rule that stops them"
+# A fix of a front end: text, rules, what takes them back, the addresses that they let through.
+MakeFix = Callable[..., Fix]
 
 
 def _families(who: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -175,7 +156,7 @@ def _families(who: Sequence[str]) -> tuple[list[str], list[str]]:
     return [a for a in who if ":" not in a], [a for a in who if ":" in a]
 
 
-def _by_firewalld(who: Sequence[str], inbound: bool) -> Iterator[_Rules]:
+def _by_firewalld(fix: MakeFix, who: Sequence[str], inbound: bool) -> Fix:
     if inbound:
         sources = " ".join(f"--add-source={quoted(a)}" for a in who)
         rules = [f"firewall-cmd --permanent --zone=trusted {sources}"]
@@ -186,19 +167,19 @@ def _by_firewalld(who: Sequence[str], inbound: bool) -> Iterator[_Rules]:
             for a in group
         ]
     rules.append("firewall-cmd --reload")
-    back = [rule.replace("--add-", "--remove-") for rule in rules]
-    yield _Rules("put the other nodes into firewalld's trusted zone", rules, back, who)
+    undo = [rule.replace("--add-", "--remove-") for rule in rules]
+    return fix("put the other nodes into firewalld's trusted zone", rules, undo, who)
 
 
-def _by_ufw(who: Sequence[str], inbound: bool) -> Iterator[_Rules]:
+def _by_ufw(fix: MakeFix, who: Sequence[str], inbound: bool) -> Fix:
     rules = [f"allow {'from' if inbound else 'out to'} {quoted(a)}" for a in who]
-    back = [f"ufw delete {rule}" for rule in rules]
-    yield _Rules("let the other nodes through ufw", [f"ufw {rule}" for rule in rules], back, who)
+    now, undo = ([f"ufw {word}{rule}" for rule in rules] for word in ("", "delete "))
+    return fix("let the other nodes through ufw", now, undo, who)
 
 
 def _by_nftables(
-    kinds: Mapping[str, Ruleset], peers: list[str], who: Sequence[str], inbound: bool
-) -> Iterator[_Rules]:
+    fix: MakeFix, kinds: Mapping[str, Ruleset], peers: list[str], who: Sequence[str], inbound: bool
+) -> Iterator[Fix]:
     exact = spans(peers)
     trusted = exact if len(exact) <= MOST_SPANS else who
     found = [
@@ -209,28 +190,28 @@ def _by_nftables(
     ]
     lines = [(where, line) for where in found for line in _nft(where, trusted, inbound)]
     now = [f"nft {line.replace('{', _OPEN).replace('}', _CLOSE)}" for _, line in lines]
-    back = [_NFT_BACK.format(chain=" ".join(where)) for where in dict.fromkeys(where for where, _ in lines)]
-    yield _Rules(_BEFORE, now, back, trusted, {"persistent": False})
+    undo = [_NFT_BACK.format(chain=" ".join(where)) for where in dict.fromkeys(where for where, _ in lines)]
+    yield fix(_BEFORE, now, undo, trusted, persistent=False)
     later = [_NFT_FILE.format(table=" ".join(where[:2]), line=line) for where, line in lines]
     text = "the same after each boot, where nftables.service loads these rules"
-    yield _Rules(text, later, [_NFT_FILE_BACK] if later else [], trusted, _AT_BOOT)
+    yield fix(text, later, [_NFT_FILE_BACK], trusted, effect="after reboot")
 
 
-def _by_iptables(kinds: Mapping[str, Ruleset], who: Sequence[str], inbound: bool) -> Iterator[_Rules]:
+def _by_iptables(
+    fix: MakeFix, kinds: Mapping[str, Ruleset], who: Sequence[str], inbound: bool
+) -> Iterator[Fix]:
     chain, side = ("INPUT", "-s") if inbound else ("OUTPUT", "-d")
     rules = [
         f"{kind} -I {chain} {side} {','.join(group)} -j ACCEPT"
         for kind, group in zip(("iptables", "ip6tables"), _families(who), strict=True)
         if kind in kinds and group and relevant(kinds[kind], inbound)
     ]
-    back = [rule.replace(" -I ", " -D ") for rule in rules]
-    yield _Rules(_BEFORE, rules, back, who, {"persistent": False})
+    yield fix(_BEFORE, rules, [rule.replace(" -I ", " -D ") for rule in rules], who, persistent=False)
     text = "keep it, where iptables-persistent or iptables-services restores the rules"
-    yield _Rules(text, [_SAVE] if rules else [], (), who, _AT_BOOT)
+    yield fix(text, [_SAVE] if rules else [], (), who, effect="after reboot")
 
 
 _OPEN, _CLOSE = "'{", "}'"
-_AT_BOOT: dict[str, Any] = {"effect": "after reboot"}
 # Debian's and Red Hat's file; a line for a table that no file makes would stop the whole of it from loading.
 _NFT_FILE = (
     'f=$(grep -lsF "table {table} " /etc/nftables.conf /etc/sysconfig/nftables.conf | head -n 1) && '

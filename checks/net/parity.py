@@ -138,14 +138,13 @@ def _command(name: str, rows: Sequence[tuple[str, int, int]], column: int) -> st
 
 
 class Property(NamedTuple):
-    """What is compared between NICs of one model. guests: whether in virtual machines, too.
-    follows: as of a cause."""
+    """What is compared between NICs of one model."""
 
     key: str
     word: str
     read: Callable[[Netdev], str | None]
-    guests: bool = True
-    follows: tuple[str, ...] = ()
+    guests: bool = True  # in virtual machines, too
+    follows: tuple[str, ...] = ()  # as of a cause
 
 
 PROPERTIES = (

@@ -9,18 +9,16 @@ from netdoctor.model import Fix, look, run
 
 
 class Property(NamedTuple):
-    """What is compared. read: None where it could not be read. layer: of the ports that have it, or empty.
-    file: below the port's folder, or what asks the kernel. of_peers: whether nodes are compared where nothing
-    was typed."""
+    """What is compared."""
 
     key: str
     word: str
-    layer: str
-    read: Callable[[Hca, HcaPort], str | None]
-    file: str
+    layer: str  # link layer of the ports that have it; empty for all
+    read: Callable[[Hca, HcaPort], str | None]  # None where it could not be read
+    file: str  # below the port's folder, or a key of PROBES
     why: str
     fix: Fix
-    of_peers: bool = True
+    of_peers: bool = True  # nodes are compared where the user expects nothing
 
 
 def _pcie(hca: Hca, _: HcaPort) -> str | None:

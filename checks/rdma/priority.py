@@ -25,12 +25,12 @@ UNCONTROLLED = Cause("rdma-pfc", "{nodes} {has} no flow control for NCCL's packe
 
 
 class Sorted(NamedTuple):
-    """What becomes of NCCL's packets on a port. setting: None where the driver's own traffic class rules."""
+    """What becomes of NCCL's packets on a port."""
 
     traffic_class: int
     priority: int
     flow: FlowControl
-    setting: Setting | None
+    setting: Setting | None  # None where the driver's own traffic class rules
 
     @property
     def pfc(self) -> tuple[int, ...]:

@@ -21,11 +21,11 @@ UNNAMED = Cause("hca-rate-not-known", "the kernel of {nodes} cannot name the rat
 
 
 class Rate(NamedTuple):
-    """What a port runs at; kind: its card's, ``MT4129``."""
+    """What a port runs at."""
 
     gbit_s: float
     port: HcaPort
-    kind: str
+    kind: str  # of its card, ``MT4129``
 
 
 # Not after rdma.port: a port that is down says nothing about the others of its node.
