@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache, partial
 
 from netdoctor.check import check
 from netdoctor.checks._shared.addresses import device, dialled, is_loopback, usable
@@ -71,7 +70,7 @@ def net_interface(
     yield from others_as_typed(nets, SLOW, expect)
     devs = {node: dev for node in nets if (dev := dialled(node, nets, job)) is not None}
     typical = majority({node: dev.name for node, dev in devs.items()}).value
-    up = cache(partial(_up_with_address, nets.values()))
+    up = _up_with_address(nets.values())
     linked: dict[str, Netdev] = {}
     for node, net in nets.items():
         address, dev = job.data_addresses.get(node), devs.get(node)
@@ -102,7 +101,7 @@ def net_interface(
         for other in net.netdevs:
             used = dev is not None and other.name == dev.name
             # Down here, and up with an address on most other nodes.
-            if not used and not other.loopback and _is_down(other) and up()[other.name] * 2 > len(nets) - 1:
+            if not used and not other.loopback and _is_down(other) and up[other.name] * 2 > len(nets) - 1:
                 is_typical = other.name == typical
                 role = "carries the other nodes' traffic" if is_typical else "the other nodes have up"
                 yield _down(node, other, role, stops=is_typical)

@@ -1,11 +1,10 @@
 """Drivers, firmware and settings of the NICs under the job's addresses."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from netdoctor.check import check
-from netdoctor.checks._shared.majority import majority
 from netdoctor.checks._shared.parity import differing
 from netdoctor.checks._shared.text import listing, on_dev
 from netdoctor.facts.expected import Expectations
@@ -42,11 +41,10 @@ def carriers(net: NetFacts, used: Collection[str]) -> list[Netdev]:
     return [dev for dev in net.netdevs if dev.name in names and dev.kind in ("physical", "veth")]
 
 
-def of_most(values: Mapping[str, H]) -> H | None:
-    """What more than half of the nodes have."""
-    found = majority(values)
-    commonest = found.value
-    return commonest if commonest is not None and 2 * len(found.groups[commonest]) > len(values) else None
+def of_most(values: Collection[H]) -> H | None:
+    """What more than half of them are."""
+    value, count = next(iter(Counter(values).most_common(1)), (None, 0))
+    return value if 2 * count > len(values) else None
 
 
 def link_findings(dev: Netdev) -> Iterator[Finding]:
@@ -77,32 +75,28 @@ def _negotiate(dev: Netdev) -> Fix:
 
 def settings(nics: Nics, hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:
     """Nodes whose NIC has less switched on, or less room, than those of more than half of the nodes alike."""
-    comparable: dict[tuple[str, int, int], dict[str, int]] = {}
-    devs: dict[str, tuple[str, Netdev]] = {}
-    for node, some in nics.items():
-        for dev in some:
-            devs[f"{node} {dev.name}"] = node, dev
-            for setting, value in _set_on(dev, hosts.get(node)):
-                comparable.setdefault(setting, {})[f"{node} {dev.name}"] = value
-    low: dict[tuple[str, Cause], list[tuple[str, int, int]]] = {}
+    comparable: dict[tuple[str, int, int], dict[tuple[str, str], int]] = defaultdict(dict)
+    for node, dev in ((node, dev) for node, some in nics.items() for dev in some):
+        for setting, value in _set_on(dev, hosts.get(node)):
+            comparable[setting][node, dev.name] = value
+    low: dict[tuple[str, str, Cause], list[tuple[str, int, int]]] = defaultdict(list)
     for (key, *_), values in comparable.items():
-        typical = of_most(values)
+        typical = of_most(values.values())
         for nic, value in values.items():
             if typical is not None and value < typical:
-                low.setdefault((nic, OFF if key in FEATURES else FEWER), []).append((key, value, typical))
-    for (nic, cause), rows in low.items():
-        node, dev = devs[nic]
+                low[*nic, OFF if key in FEATURES else FEWER].append((key, value, typical))
+    for (node, name, cause), rows in low.items():
         has, expected = (listing(_word(key, pair[i]) for key, *pair in rows) for i in (0, 1))
         yield cause.warn(
-            f"{dev.name} has {has}, most nodes have {expected}",
+            f"{name} has {has}, most nodes have {expected}",
             at=node,
             observed=has,
             expected=PEERS(expected),
-            seen=seen(f"ethtool {'-k' if cause is OFF else '-g and -l'} {dev.name}", has, "command"),
+            seen=seen(f"ethtool {'-k' if cause is OFF else '-g and -l'} {name}", has, "command"),
             fixes=run(
                 "set what the others have",
-                _command(dev.name, rows, 2),
-                undo=_command(dev.name, rows, 1),
+                _command(name, rows, 2),
+                undo=_command(name, rows, 1),
                 root=True,
                 persistent=False,
                 risk="medium",
@@ -224,7 +218,7 @@ def _compared(one: Property, model: str, nics: Nics, expect: Expectations | None
         node: listing(sorted({value for dev in devs if (value := one.read(dev))}))
         for node, devs in nics.items()
     }
-    if not of_most(values) and not (expect and expect.has(one.key, model)):
+    if not of_most(values.values()) and not (expect and expect.has(one.key, model)):
         return
     names = {node: listing(dev.name for dev in devs) for node, devs in nics.items()}
     yield from differing(

@@ -29,7 +29,6 @@ from netdoctor.model import (
     seen,
     unknown,
 )
-from netdoctor.rules.addresses import IPAddress
 
 OWN_UNKNOWN = Cause("own-name-unknown", "The own name of {nodes} does not resolve there")
 OWN_LOOPBACK = Cause("hosts-loopback", "The own name of {nodes} resolves to a loopback address there")
@@ -195,7 +194,7 @@ class _Names:
 
     def astray(self) -> Iterator[Finding]:
         """Names that lead a node somewhere else."""
-        owners: dict[IPAddress | None, list[str]] = {}
+        owners = holders(self.nets)
         known: dict[tuple[str, tuple[str, ...]], list[str]] = {}
 
         def lost(one: Lookup) -> list[str]:
@@ -209,7 +208,6 @@ class _Names:
             resolved = ((one, lost(one)) for one in found.values() if not one.failed)
             if wrong := {_first_other(node, far): one for one, far in resolved if far not in ([], [node])}:
                 (peer, one), *more = wrong.items()
-                owners = owners or holders(self.nets)
                 holder = owners.get(parse(one.addresses[0]), ())
                 is_of = f", which is {listing(holder)}" if holder else ""
                 also = f"; also wrong: {listing(one.name for _, one in more)}" if more else ""

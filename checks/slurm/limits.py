@@ -48,8 +48,7 @@ def slurm_limits(limits: LimitFacts, job: Job, rdma: RdmaFacts | None) -> Iterat
         yield (LOWER.fail if stops else LOWER.warn)(
             f"{name} of a step is {show(soft)}, of the session here {session}",
             observed=f"soft {show(soft)}, hard {'unlimited' if hard is None else show(hard)}",
-            expected=f"the session's: {session}",
-            expected_from=CONFIG,
+            expected=CONFIG(f"the session's: {session}"),
             seen=seen(f"srun sh -c 'ulimit -{'l' if item == 'memlock' else 'n'}'", show(soft), "command"),
             fixes=_fixes(item, within=hard is None or (limit is not None and hard >= limit)),
         )

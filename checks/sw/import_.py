@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from netdoctor.check import check
 from netdoctor.facts.software import Imports
-from netdoctor.model import CONSTANT, HERE, Cause, Finding, look, ok, seen, skip
+from netdoctor.model import HERE, Cause, Finding, look, ok, seen, skip
 from netdoctor.rules.imports import SIGNALS, failure
 
 FOLLOWS = ("sw.libraries", "sw.nccl")
@@ -51,7 +51,6 @@ def sw_import(found: Imports) -> Iterator[Finding]:
             f"import of {one.name} fails: {words}: {one.error}",
             observed=one.error,
             expected="imports",
-            expected_from=CONSTANT,
             seen=seen(f"import of {', '.join(one.modules) or one.name}", one.error, "command"),
             fixes=look(why.helps),
         )

@@ -41,39 +41,33 @@ def programs(nodes: Mapping[str, LaunchFacts], job: Job) -> Iterator[Finding]:
     """The launcher's programs on the PATH of what SSH starts."""
     for node in (node for node, facts in nodes.items() if not facts.programs):
         yield unknown(node, f"the node did not say whether {job.launcher} is there")
-    nodes = {node: facts for node, facts in nodes.items() if facts.programs}
-    having = {node: _usable(facts, job.launcher or "") for node, facts in nodes.items()}
-    present = {node: found for node, found in having.items() if found}
+    reporting = {node: facts for node, facts in nodes.items() if facts.programs}
+    found = {node: _usable(facts, job.launcher or "") for node, facts in reporting.items()}
+    present = {node: program for node, program in found.items() if program}
     name = "pdsh" if job.launcher == "deepspeed" else job.launcher or ""
     where = "on the PATH of what SSH starts"
-    if not present and nodes:
-        module = BY_PYTHON.get(name)
-        fix = look(
-            f"start it as python -m {module}, or by its full path"
-            if module
-            else "install it, or add its folder to PATH"
-        )
+    if not present and reporting:
+        text = "install it, or add its folder to PATH"
+        if module := BY_PYTHON.get(name):
+            text = f"start it as python -m {module}, or by its full path"
         yield NOWHERE.warn(
             f"{name} is {where} on no node, nor beside the job's Python",
             at=CLUSTER,
-            culprits=tuple(nodes),
+            culprits=tuple(reporting),
             expected=DERIVED(name),
-            fixes=fix,
+            fixes=look(text),
         )
-        return
-    for node in nodes if job.launcher not in ONE_NODE else ():
-        if node not in present:
+    elif job.launcher not in ONE_NODE:
+        see_path = "see what PATH a command has that SSH starts, and add the folder there"
+        for node in (node for node in reporting if node not in present):
             yield MISSING.fail(
                 f"{name} is not {where}, and on {listing(present, 3)} it is",
                 at=node,
                 observed="not found",
                 expected=DERIVED(name),
-                fixes=look(
-                    "see what PATH a command has that SSH starts, and add the folder there", "echo $PATH"
-                ),
+                fixes=look(see_path, "echo $PATH"),
             )
-    versions = {node: version for node, found in present.items() if (version := _version(found))}
-    if job.launcher not in ONE_NODE:
+        versions = {node: version for node, one in present.items() if (version := _version(one))}
         why = "its parts on different nodes may not talk to each other"
         yield from differing(versions, name, VERSION, status=Status.WARN, why=why)
 
