@@ -92,13 +92,14 @@ def net_loss(
         if not losses.failed_nodes and not silent:
             yield unknown(CLUSTER, "no packet was sent")
         return
+    main = {node: dev.name for node in nets if (dev := dialled(node, nets, job)) is not None}
     blamed: set[tuple[str, tuple[str, ...]]] = set()
     for path, cells in ways:
         for one in suspects(cells, LIMIT):
             # A node that loses packets on each of its paths is one cause.
             say = about_path if (one.side, one.nodes) in blamed else on_path
             blamed.add((one.side, one.nodes))
-            for finding in _findings(one, cells, path.ifnames if path else _ifnames(job, nets)):
+            for finding in _findings(one, cells, path.ifnames if path else main):
                 yield say(finding, path)
     if not blamed:
         parts = [total((), "all", cells, cells) for _, cells in ways]
@@ -106,10 +107,6 @@ def net_loss(
         measure = Measure(value=100.0 * lost / sent, unit="%")
         lost_text = f"{lost} of {sent}"
         yield ok(CLUSTER, f"{lost_text} packets lost", observed=lost_text, measures={"net.loss": measure})
-
-
-def _ifnames(job: Job, nets: Mapping[str, NetFacts]) -> dict[str, str]:
-    return {node: dev.name for node in nets if (dev := dialled(node, nets, job)) is not None}
 
 
 def _cells(probes: list[LossProbe]) -> dict[Cell, tuple[int, int]]:

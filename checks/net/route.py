@@ -98,13 +98,12 @@ def net_route(
             for peer in peers.get(one.destination, ())
             if peer != node
         }
+        others = leave_out(path, paths) if paths else ()
         for finding in _lost(path, found, path.ifnames):
-            # A network of one node alone is hardly meant.
-            hint, others = finding.cause, leave_out(path, paths) if paths else ()
-            if hint and len(path.addresses) == 1:
-                hint = replace(hint, fixes=(*others, *hint.fixes))
-            elif hint:
-                hint = replace(hint, fixes=(*hint.fixes, *others))
+            if hint := finding.cause:
+                # A network of one node alone is hardly meant.
+                parts = (others, hint.fixes) if len(path.addresses) == 1 else (hint.fixes, others)
+                hint = replace(hint, fixes=(*parts[0], *parts[1]))
             yield replace(finding, cause=hint)
 
 

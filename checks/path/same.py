@@ -46,12 +46,10 @@ def compared(path: str, copies: Mapping[str, Place]) -> Iterator[Finding]:
         return
     typical = next(iter(contents.groups.values()))
     pattern = copies[typical[0]]
-    for node in contents.minority:
+    for node in (node for node in contents.minority if node != typical[0]):
         local = copies[node]
         names = local.entries.keys() | pattern.entries.keys()
         odd = sorted(name for name in names if local.entries.get(name) != pattern.entries.get(name))
-        if node == typical[0]:
-            continue
         what = listing(odd, 4) if odd else f"{local.entries_total} entries, not {pattern.entries_total}"
         yield cause_at(ENTRIES, path).warn(
             f"{path} is not as on {listing(typical, 3)}: {what}",

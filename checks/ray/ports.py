@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
+from netdoctor.checks._shared.ports import OPEN
 from netdoctor.checks._shared.text import listing
 from netdoctor.facts.ray import RayFacts, RayPorts
 from netdoctor.model import CLUSTER, Cause, Finding, look, ok, pair, run, seen, skip, unknown
 
-OPEN = ("open", "in_use")
 BAD = {"filtered": "no answer", "rejected": "rejected", "refused": "refused", "no_route": "no route"}
 WORDS = {"raylet": "its raylet", "gcs": "the head", "worker": "a port of its workers"}
 CLOSED = Cause("ray-ports", "Nodes of the Ray cluster do not reach {nodes} on the ports that Ray needs")

@@ -1,7 +1,6 @@
 """The GID that NCCL would use on each RoCE port."""
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 
 from netdoctor.check import check
 from netdoctor.checks._shared.env import change
@@ -88,7 +87,7 @@ def rdma_gid(
         if not choices and node not in unreadable:
             yield skip("no active RoCE port that NCCL would use", node)
         near = ((nets or {}).get(node), (hosts or {}).get(node))
-        findings = [findings for one in choices for findings in _judge(one, flat, nobody, *near)]
+        findings = [finding for one in choices for finding in _judge(one, flat, nobody, *near)]
         yield from at(node, findings)
         if choices and not findings:
             texts = [f"{one.port.name} index {one.index} ({_text(one.gid)})" for one in choices if one.gid]
@@ -101,10 +100,10 @@ def _judge(
     port, gid = one.port, one.gid
     if gid_version(gid) == 2 and not one.is_link_local:
         return
-    table = partial(port_evidence, one.hca, one.port, gids=True)
+    table = port_evidence(one.hca, one.port, gids=True)
     silent = [row for row in port.gids if not row.type and not is_link_local(row)]
     if not port.gids:
-        yield unknown(HERE, f"the GID table of {port.name} is empty or cannot be read", evidence=(table(),))
+        yield unknown(HERE, f"the GID table of {port.name} is empty or cannot be read", evidence=(table,))
     elif gid is None:
         where = f"points at an empty row of the GID table of {port.name}"
         if one.gives_up:
@@ -113,7 +112,7 @@ def _judge(
             f"{_setting(one) or 'NCCL'} {where}",
             observed=f"index {one.index} is empty",
             expected=EXPECTED,
-            seen=table(),
+            seen=table,
             fixes=change(one.setting or BY_ITSELF),
         )
     elif gid in silent or (silent and not one.good and gid_version(gid) != 2):
@@ -128,7 +127,7 @@ def _judge(
             f"{summary}; index {good.index} is {_text(good)}",
             observed="index 0",
             expected=DERIVED(f"index {good.index}: {_text(good)}"),
-            seen=(table(), seen("libnccl.so.2", "older than 2.21", "file")),
+            seen=(table, seen("libnccl.so.2", "older than 2.21", "file")),
             fixes=in_job(
                 "tell it the index, if it is the same on every node, or use a newer NCCL",
                 f"export NCCL_IB_GID_INDEX={good.index}",
@@ -141,7 +140,7 @@ def _judge(
             f"{selects} {_text(gid)} on {port.name}, while index {good.index} is {_text(good)}",
             observed=f"index {one.index}: {_text(gid)}",
             expected=DERIVED(f"index {good.index}: {_text(good)}"),
-            seen=table(),
+            seen=table,
             fixes=change(one.setting or BY_ITSELF),
         )
 

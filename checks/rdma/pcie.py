@@ -20,8 +20,6 @@ READ_LEAST, PAYLOAD_LEAST = 512, 256
 
 def small_pieces(hca: Hca, link: PcieLink) -> Iterator[Finding]:
     """A warning where a card asks for, or sends, less at once than need be."""
-    where = hca.pci_address or ""
-    command = f"lspci -vvs {where} | grep -E 'MaxPayload|MaxReadReq'" if ADDRESS.fullmatch(where) else ""
     most = min(PAYLOAD_LEAST, link.payload_most)
     for cause, what, size, least in (
         (READS, "max read request", link.read_request, READ_LEAST),
@@ -35,10 +33,16 @@ def small_pieces(hca: Hca, link: PcieLink) -> Iterator[Finding]:
                 seen=seen(f"/sys/class/infiniband/{hca.name}/device/config", f"{what} {size} bytes", "file"),
                 fixes=look(
                     "read it, then set it in the BIOS, or by the kernel's parameter pci=pcie_bus_perf",
-                    command,
+                    _lspci(hca, "MaxPayload|MaxReadReq"),
                     root=True,
                 ),
             )
+
+
+def _lspci(hca: Hca, lines: str) -> str:
+    """Shows these lines of a card; empty where its address should stand in no command."""
+    where = hca.pci_address or ""
+    return f"lspci -vvs {where} | grep -E '{lines}'" if ADDRESS.fullmatch(where) else ""
 
 
 NARROW = Cause(
@@ -89,7 +93,6 @@ def rdma_pcie(rdma: RdmaFacts) -> Iterator[Finding]:
 def _slow(hca: Hca, link: PcieLink) -> Finding:
     now = f"{link.gtransfers_s:g} GT/s x{link.width}"
     most = f"{link.gtransfers_s_most:g} GT/s x{link.width_most}"
-    where = hca.pci_address or ""
     return NARROW.warn(
         f"{hca.name} runs at PCIe {now}, slot and card can do {most}",
         observed=now,
@@ -97,7 +100,7 @@ def _slow(hca: Hca, link: PcieLink) -> Finding:
         seen=seen(f"/sys/class/infiniband/{hca.name}/device/current_link_*", now, "file"),
         fixes=look(
             "read what card and port say, and the errors of the link",
-            f"lspci -vvs {where} | grep -E 'LnkCap|LnkSta'" if ADDRESS.fullmatch(where) else "",
+            _lspci(hca, "LnkCap|LnkSta"),
             root=True,
         ),
     )

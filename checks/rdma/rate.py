@@ -98,19 +98,19 @@ def _expected(
     ports: Sequence[tuple[str, Hca, HcaPort]], expect: Expectations | None
 ) -> dict[tuple[str, str], Expectation]:
     """What the user expects of the cards of a kind on a node."""
+    if expect is None:
+        return {}
     slowest: dict[str, dict[str, float]] = defaultdict(dict)
-    for node, hca, port in ports if expect else ():
+    for node, hca, port in ports:
         if port.rate_gbit_s:
             rates = slowest[hca.hca_type or ""]
             rates[node] = min(port.rate_gbit_s, rates.get(node, port.rate_gbit_s))
     return {
         (node, kind): expectation
         for kind, rates in slowest.items()
-        for node, expectation in (
-            expect.for_values("rdma.rate", {n: f"{r:g}" for n, r in rates.items()}, kind).items()
-            if expect
-            else ()
-        )
+        for node, expectation in expect.for_values(
+            "rdma.rate", {n: f"{r:g}" for n, r in rates.items()}, kind
+        ).items()
     }
 
 

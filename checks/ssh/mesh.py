@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from netdoctor import tables
 from netdoctor.check import check
 from netdoctor.checks._shared.addresses import parse
-from netdoctor.checks._shared.matrix import Fault, decode
+from netdoctor.checks._shared.matrix import decode
 from netdoctor.checks._shared.text import is_host_name
 from netdoctor.checks.ssh._login import more_startups
 from netdoctor.facts.host import HostFacts, Login, Session
@@ -191,20 +191,19 @@ def ssh_mesh(
     for login in (one for one in logins.values() if not one.tried):
         yield unknown(pair(login.src, login.dst), "there was no time left for this login")
     tried = {cell: outcome(one) for cell, one in logins.items() if one.tried}
-    for kind in dict.fromkeys(tried.values()):
-        of_kind = {cell: found is kind for cell, found in tried.items() if found in (kind, Login.OK)}
-        for fault in decode(of_kind) if kind is not Login.OK else ():
+    for kind in dict.fromkeys(found for found in tried.values() if found is not Login.OK):
+        titles = TABLE.failure.get(kind, TABLE.failure["other"])
+        for fault in decode({c: found is kind for c, found in tried.items() if found in (kind, Login.OK)}):
+            key, title = (
+                f"mesh-{kind.replace('_', '-')}-{fault.kind}",
+                titles.get(fault.kind, titles["between"]),
+            )
             some = [logins[cell] for cell in sorted(fault.cells)]
-            hint = _cause(kind, fault).hint(fault.culprits, fixes(kind, some, mesh, sessions))
+            cause = Cause(key, title, follows=TABLE.follows.get(kind, ()))
+            hint = cause.hint(fault.culprits, fixes(kind, some, mesh, sessions))
             yield from (_failed(one, hint) for one in some)
     if tried and set(tried.values()) == {Login.OK}:
         yield ok(CLUSTER, f"{len(tried)} of {mesh.possible} directed pairs tried, all let in")
-
-
-def _cause(kind: Login, fault: Fault) -> Cause:
-    titles = TABLE.failure.get(kind, TABLE.failure["other"])
-    name = f"mesh-{kind.replace('_', '-')}-{fault.kind}"
-    return Cause(name, titles.get(fault.kind, titles["between"]), follows=TABLE.follows.get(kind, ()))
 
 
 def _failed(login: MeshLogin, hint: Cause) -> Finding:

@@ -12,7 +12,7 @@ from netdoctor.checks._shared.text import listing, title_text
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.software import Requested, SoftwareFacts, Unmet
-from netdoctor.model import DERIVED, Cause, Finding, Fix, Status, in_job, look, seen, skip
+from netdoctor.model import DERIVED, Cause, Finding, Status, in_job, look, seen, skip
 from netdoctor.rules.cuda import major
 from netdoctor.rules.libraries import breaks_cudnn, is_older, pinned
 from netdoctor.rules.packages import applies_to, environment, fits, requirement
@@ -26,66 +26,69 @@ NCCL_CUDA = Cause("nccl-cuda", "the NCCL of {nodes} needs a newer driver", verif
 CUDNN = Cause("cudnn-overridden", "{nodes} put{s} a cuDNN in front of torch's that torch refuses")
 LIBCUDA = Cause("libcuda-overridden", "{nodes} put{s} an older libcuda in front of the driver's own")
 
+# What is not met, and the requirement.
+Row = tuple[Unmet, Requested]
+
 
 def requirements(software: SoftwareFacts, host: HostFacts | None) -> Iterator[Finding]:
     """What is missing, or another release than required."""
     here = environment(software, host)
-    by_root: dict[str, list[tuple[Unmet, str, str]]] = defaultdict(list)
+    by_root: dict[str, list[Row]] = defaultdict(list)
     for row in software.unmet or ():
         found = requirement(row.requires)
         if found and applies_to(found[2], here, row.extras):
             root = f"{row.of}[{','.join(row.extras)}]" if row.extras else row.of
-            by_root[root].append((replace(row, of=root), found[0], found[1]))
+            by_root[root].append((replace(row, of=root), Requested(name=found[0], specifier=found[1])))
     for root, rows in by_root.items():
         yield from _of_torch(rows, software) if root == "torch" else _of_package(root, rows, software)
 
 
-def _of_torch(rows: list[tuple[Unmet, str, str]], software: SoftwareFacts) -> Iterator[Finding]:
-    missing = [(name, specifier) for row, name, specifier in rows if row.installed is None]
+def _of_torch(rows: list[Row], software: SoftwareFacts) -> Iterator[Finding]:
+    missing = [one for row, one in rows if row.installed is None]
     if missing:
         yield _finding(MISSING, rows[0][0], missing, "none is installed", software)
-    for row, name, specifier in rows:
-        rule = pinned(name, row.version)
-        if row.installed is None or rule is None or fits(specifier, row.installed) is not False:
+    for row, one in rows:
+        rule = pinned(one.name, row.version)
+        if row.installed is None or rule is None or fits(one.specifier, row.installed) is not False:
             continue
         if is_older(row.installed, row.requires) or rule.newer:
             say = Status.FAIL if rule.ends else Status.WARN
             cause = OLDER.but(key=f"{OLDER.key}-{rule.name.strip('-')}", see=rule.source)
             words = f"{row.installed} is installed: {rule.older}"
-            yield _finding(cause, row, [(name, specifier)], words, software, say)
+            yield _finding(cause, row, [one], words, software, say)
 
 
-def _of_package(root: str, rows: list[tuple[Unmet, str, str]], software: SoftwareFacts) -> Iterator[Finding]:
-    bad = [(row, n, s) for row, n, s in rows if row.installed is None or fits(s, row.installed) is False]
+def _of_package(root: str, rows: list[Row], software: SoftwareFacts) -> Iterator[Finding]:
+    bad = [
+        (row, one)
+        for row, one in rows
+        if row.installed is None or fits(one.specifier, row.installed) is False
+    ]
     if bad:
         title = "{nodes} {has} not what " + title_text(root) + " requires"
         word = re.sub(r"[^a-z0-9]+", "-", root.lower()).strip("-")
         cause = Cause(f"package-{word}-requires", title, follows=AFTER)
-        have = listing([f"{name} {row.installed}" if row.installed else f"no {name}" for row, name, _ in bad])
-        yield _finding(cause, bad[0][0], [(name, spec) for _, name, spec in bad], f"here is {have}", software)
+        have = [f"{one.name} {row.installed}" if row.installed else f"no {one.name}" for row, one in bad]
+        yield _finding(cause, bad[0][0], [one for _, one in bad], f"here is {listing(have)}", software)
 
 
 def _finding(
     cause: Cause,
     row: Unmet,
-    required: list[tuple[str, str]],
+    required: list[Requested],
     words: str,
     software: SoftwareFacts,
     status: Status = Status.WARN,
 ) -> Finding:
-    requirements = listing([f"{name}{specifier}" for name, specifier in required], 4)
+    requirements = listing([f"{one.name}{one.specifier}" for one in required], 4)
     return cause.say(
         status,
         f"{row.of} {row.version} requires {requirements}; {words}",
         observed=words.partition(":")[0],
         expected=DERIVED(requirements),
         seen=seen(f"Requires-Dist of {row.of} {row.version}", row.requires, "file"),
-        fixes=[fix for name, specifier in required[:4] for fix in _install(software, name, specifier)],
+        fixes=[fix for asked in required[:4] for fix in install_requested(software, asked)],
     )
-
-
-def _install(software: SoftwareFacts, name: str, specifier: str) -> tuple[Fix, ...]:
-    return install_requested(software, Requested(name=name, specifier=specifier))
 
 
 def torch_python(software: SoftwareFacts) -> Iterator[Finding]:
