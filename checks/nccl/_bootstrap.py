@@ -90,7 +90,7 @@ def bootstrap(
     return Bootstrap(node, net, env, version, choice, predicted, answer)
 
 
-def untold(one: Bootstrap) -> str:
+def undetermined(one: Bootstrap) -> str:
     """What the choice depends on and nobody knows; empty where it would be the same either way."""
     row = one.choice.row
     if one.choice.untold:

@@ -99,7 +99,7 @@ def nccl_ib_hca(
         transports[node] = _transport(node, facts, effective_env(logins.get(node), job, version), version)
     if not any(one.active for one in transports.values()):
         yield skip("no active HCA port that could be opened on any node")
-    found = list(_troubles(transports))
+    found = list(_findings(transports))
     yield from found
     statuses = {finding.target: finding.status for finding in found}
     for node, one in transports.items():
@@ -133,18 +133,18 @@ def _unread_port(hcas: tuple[Hca, ...]) -> str:
 Fixes = Callable[[], tuple[Fix, ...]]
 
 
-def _troubles(nodes: Mapping[str, Transport]) -> Iterator[Finding]:
+def _findings(nodes: Mapping[str, Transport]) -> Iterator[Finding]:
     mixed = any(len({port.link_layer for port in one.active}) > 1 for one in nodes.values())
     exact = cache(partial(_name_exactly, nodes, one_layer=mixed))
     some_use = any(one.used for one in nodes.values())
-    spoken: set[str] = set()
+    judged: set[str] = set()
     for one in nodes.values():
         finding = _none_used(one, some_use, exact) if one.active and not one.used else _prefix(one)
         if finding:
-            spoken.add(one.node)
+            judged.add(one.node)
             yield finding
     if some_use:
-        yield from _unlike(nodes, spoken, exact)
+        yield from _unlike(nodes, judged, exact)
 
 
 def _none_used(one: Transport, peers_use: bool, exact: Fixes) -> Finding:
@@ -189,7 +189,7 @@ def _prefix(one: Transport) -> Finding | None:
     )
 
 
-def _unlike(nodes: Mapping[str, Transport], spoken: Set[str], exact: Fixes) -> Iterator[Finding]:
+def _unlike(nodes: Mapping[str, Transport], judged: Set[str], exact: Fixes) -> Iterator[Finding]:
     """Nodes that use none, fewer ports or another link layer than most nodes."""
     using = {node: one for node, one in nodes.items() if one.used}
     layers = {node: one.layers for node, one in using.items()}
@@ -199,7 +199,7 @@ def _unlike(nodes: Mapping[str, Transport], spoken: Set[str], exact: Fixes) -> I
     one_layer = cache(partial(_name_exactly, nodes, one_layer=True))
     peers = listing(using, 3)
     for node, one in nodes.items():
-        if node in spoken:
+        if node in judged:
             continue
         here = " and ".join(one.layers)
         if not one.used:

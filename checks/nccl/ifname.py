@@ -9,7 +9,7 @@ from netdoctor.checks._shared.addresses import commonest_network, holders, parse
 from netdoctor.checks._shared.env import unread
 from netdoctor.checks._shared.nccl_advice import bring_up, set_ifname
 from netdoctor.checks._shared.text import is_ifname, listing, title_text
-from netdoctor.checks.nccl._bootstrap import VARIABLE, Bootstrap, bootstrap, untold
+from netdoctor.checks.nccl._bootstrap import VARIABLE, Bootstrap, bootstrap, undetermined
 from netdoctor.facts.net import AddressRow, NetFacts, ResolveFacts, RouteFacts
 from netdoctor.facts.software import EnvFacts, Job, NcclAnswer, SoftwareFacts
 from netdoctor.model import CONFIG, DERIVED, LIKELY, Cause, Finding, Status, in_job, ok, skip, unknown
@@ -87,37 +87,37 @@ def nccl_ifname(
         nodes[node] = bootstrap(node, net, logins.get(node), job, version, resolve, answer)
     effective = {node: one.env for node, one in nodes.items()}
     versions = {node: one.version for node, one in nodes.items()}
-    troubles = {finding.target: finding for finding in _troubles(nodes, routes or {}, job)}
-    if troubles:
+    findings = {finding.target: finding for finding in _findings(nodes, routes or {}, job)}
+    if findings:
         # Trying values on every node costs more than the judgement: only where there is something to mend.
         fixes = set_ifname(nets, effective, versions, job)
-        for node, found in troubles.items():
+        for node, found in findings.items():
             if found.cause and found.cause.key not in (COMM_ID.key, NONE.key):
                 hint = replace(found.cause, fixes=(*found.cause.fixes, *fixes))
-                troubles[node] = replace(found, cause=hint)
-        troubles = _one_value(troubles, nodes)
+                findings[node] = replace(found, cause=hint)
+        findings = _one_value(findings, nodes)
     for node, one in nodes.items():
-        if node in troubles:
-            yield troubles[node]
-        gap = "" if one.choice.by_nccl else unread(logins.get(node)) or untold(one)
-        if gap and not (node in troubles and troubles[node].status is Status.FAIL):
+        if node in findings:
+            yield findings[node]
+        gap = "" if one.choice.by_nccl else unread(logins.get(node)) or undetermined(one)
+        if gap and not (node in findings and findings[node].status is Status.FAIL):
             yield unknown(node, f"which address NCCL uses cannot be told: {gap}")
-        elif node not in troubles:
+        elif node not in findings:
             yield ok(node, one.summary, observed=str(one), evidence=one.evidence)
 
 
-def _one_value(troubles: Mapping[str, Finding], nodes: Nodes) -> dict[str, Finding]:
+def _one_value(findings: Mapping[str, Finding], nodes: Nodes) -> dict[str, Finding]:
     """Where a value fits no interface of most nodes it is the value that is wrong, whatever it finds on the
     others: one cause."""
-    none = {n: f.cause for n, f in troubles.items() if f.cause and f.cause.key == NO_MATCH.key}
+    none = {n: f.cause for n, f in findings.items() if f.cause and f.cause.key == NO_MATCH.key}
     settings = {nodes[n].setting for n in none}
     if 2 * len(none) <= len(nodes) or len(settings) != 1:
-        return dict(troubles)
+        return dict(findings)
     common = replace(next(iter(none.values())), culprits=tuple(none))
-    return {n: replace(f, cause=common) if nodes[n].setting in settings else f for n, f in troubles.items()}
+    return {n: replace(f, cause=common) if nodes[n].setting in settings else f for n, f in findings.items()}
 
 
-def _troubles(nodes: Nodes, routes: Routes, job: Job) -> Iterator[Finding]:
+def _findings(nodes: Nodes, routes: Routes, job: Job) -> Iterator[Finding]:
     empty = [one for one in nodes.values() if one.choice.row is None and not one.choice.untold]
     same_setting = len({one.setting for one in empty}) == 1
     yield from (_nothing(one, same_setting) for one in empty)

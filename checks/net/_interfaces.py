@@ -1,4 +1,4 @@
-"""Interfaces by their names, held to what was typed of them."""
+"""Interfaces by their names, compared with what the user expects of them."""
 
 import ipaddress
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +17,7 @@ _LASTING = ("physical", "bond", "ipoib", "vlan")
 Read = Callable[[NetFacts, Netdev], str | None]
 
 
-def as_typed(
+def against_expected(
     nets: Mapping[str, NetFacts],
     read: Read,
     noun: str,
@@ -26,7 +26,7 @@ def as_typed(
     expect: Expectations | None,
     least: bool = False,
 ) -> Iterator[Finding]:
-    """Hold what nodes have on interfaces to what was typed. read: None where it could not be read."""
+    """Compare what nodes have on interfaces with what the user expects. read: None where it is not known."""
     if expect is None:
         return
     names = expect.names(key)
@@ -47,13 +47,13 @@ def as_typed(
     )
 
 
-def others_as_typed(
+def others_against_expected(
     nets: Mapping[str, NetFacts], slow: Cause, expect: Expectations | None
 ) -> Iterator[Finding]:
-    """Of interfaces: the speed (Gbit/s, at least), the driver and the IPv4 network."""
-    yield from as_typed(nets, _speed, "speed (Gbit/s)", slow, SPEED, expect, least=True)
-    yield from as_typed(nets, lambda _, dev: dev.driver, "driver", OTHER, DRIVER, expect)
-    yield from as_typed(nets, _network, "network", OTHER, NETWORK, expect)
+    """Compare the speed (Gbit/s, at least), driver and IPv4 network of interfaces with those expected."""
+    yield from against_expected(nets, _speed, "speed (Gbit/s)", slow, SPEED, expect, least=True)
+    yield from against_expected(nets, lambda _, dev: dev.driver, "driver", OTHER, DRIVER, expect)
+    yield from against_expected(nets, _network, "network", OTHER, NETWORK, expect)
 
 
 def _speed(_: NetFacts, dev: Netdev) -> str | None:
@@ -68,8 +68,8 @@ def _network(net: NetFacts, dev: Netdev) -> str | None:
     return None
 
 
-def untyped(devs: Mapping[str, Netdev], key: str, expect: Expectations | None) -> Mapping[str, Netdev]:
-    """The nodes of whose interface nothing was typed, which are compared with each other."""
+def unspecified(devs: Mapping[str, Netdev], key: str, expect: Expectations | None) -> Mapping[str, Netdev]:
+    """The nodes of whose interface the user expects nothing; these are compared with each other."""
     names = expect.names(key) if expect else set()
     if expect is None or not names:
         return devs

@@ -8,7 +8,7 @@ from netdoctor.checks._shared.addresses import device, dialled, is_loopback, usa
 from netdoctor.checks._shared.majority import majority
 from netdoctor.checks._shared.paths import further_devices, on_path
 from netdoctor.checks._shared.text import listing, on_dev
-from netdoctor.checks.net._interfaces import KEYS, SPEED, others_as_typed, untyped
+from netdoctor.checks.net._interfaces import KEYS, SPEED, others_against_expected, unspecified
 from netdoctor.facts.expected import Expectations
 from netdoctor.facts.net import AddressRow, Netdev, NetFacts
 from netdoctor.facts.paths import Paths
@@ -67,7 +67,7 @@ def net_interface(
     Fix:
         Bring the link up, give it an address, or reseat the cable of the slow port.
     """
-    yield from others_as_typed(nets, SLOW, expect)
+    yield from others_against_expected(nets, SLOW, expect)
     devs = {node: dev for node in nets if (dev := dialled(node, nets, job)) is not None}
     typical = majority({node: dev.name for node, dev in devs.items()}).value
     up = _up_with_address(nets.values())
@@ -105,10 +105,10 @@ def net_interface(
                 is_typical = other.name == typical
                 role = "carries the other nodes' traffic" if is_typical else "the other nodes have up"
                 yield _down(node, other, role, stops=is_typical)
-    yield from _slow(untyped(linked, SPEED, expect))
+    yield from _slow(unspecified(linked, SPEED, expect))
     for path, further in further_devices(paths.further if paths else (), nets, devs):
         physical = {n: dev for n, dev in further.items() if dev.kind == "physical" and dev.speed_mbit_s}
-        yield from (on_path(finding, path) for finding in _slow(untyped(physical, SPEED, expect)))
+        yield from (on_path(finding, path) for finding in _slow(unspecified(physical, SPEED, expect)))
 
 
 def _is_down(dev: Netdev) -> bool:

@@ -33,6 +33,7 @@ from netdoctor.model import (
 # al., "The macroscopic behavior of the TCP congestion avoidance algorithm", 1997), about 200 Mbit/s over 1
 # ms.
 LIMIT = 0.005
+SILENT = "no UDP packet was answered (filtered?): loss not measured"
 CAUSES = {
     "in": Cause("packet-loss-in", "Packets on the way to {nodes} get lost"),
     "out": Cause("packet-loss-out", "Packets that {nodes} send{s} get lost"),
@@ -84,8 +85,7 @@ def net_loss(
     silent = [p for p in counted if p.answered == 0 and p.arrived == 0]
     for path, some in by_path(silent, paths):
         for probe in some:
-            lost_text = "no UDP packet was answered (filtered?): loss not measured"
-            yield on_path(unknown(pair(probe.src, probe.dst), lost_text), path)
+            yield on_path(unknown(pair(probe.src, probe.dst), SILENT), path)
     answered = [p for p in counted if p.answered or p.arrived]
     ways = [(path, _cells(some)) for path, some in by_path(answered, paths)]
     if not any(cells for _, cells in ways):
@@ -105,8 +105,8 @@ def net_loss(
         parts = [total((), "all", cells, cells) for _, cells in ways]
         lost, sent = sum(part.lost for part in parts), sum(part.sent for part in parts)
         measure = Measure(value=100.0 * lost / sent, unit="%")
-        lost_text = f"{lost} of {sent}"
-        yield ok(CLUSTER, f"{lost_text} packets lost", observed=lost_text, measures={"net.loss": measure})
+        share = f"{lost} of {sent}"
+        yield ok(CLUSTER, f"{share} packets lost", observed=share, measures={"net.loss": measure})
 
 
 def _cells(probes: list[LossProbe]) -> dict[Cell, tuple[int, int]]:

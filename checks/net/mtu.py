@@ -7,7 +7,7 @@ from netdoctor.checks._shared.addresses import dialled
 from netdoctor.checks._shared.majority import majority
 from netdoctor.checks._shared.paths import further_devices, on_path
 from netdoctor.checks._shared.text import listing, on_dev
-from netdoctor.checks.net._interfaces import MTU, as_typed, untyped
+from netdoctor.checks.net._interfaces import MTU, against_expected, unspecified
 from netdoctor.facts.expected import Expectations
 from netdoctor.facts.net import Netdev, NetFacts
 from netdoctor.facts.paths import Paths
@@ -63,7 +63,7 @@ def net_mtu(
     Fix:
         Give the odd node the others' MTU, after checking that its switch port carries it.
     """
-    yield from as_typed(nets, lambda _, dev: str(dev.mtu or "") or None, "MTU", DIFFERS, MTU, expect)
+    yield from against_expected(nets, lambda _, dev: str(dev.mtu or "") or None, "MTU", DIFFERS, MTU, expect)
     if len(nets) < 2:
         yield skip("one node: nothing to compare with")
         return
@@ -80,9 +80,9 @@ def net_mtu(
             yield skip("reached over loopback: there is no MTU to compare", node)
         else:
             devs[node] = dev
-    yield from _compared(untyped(devs, MTU, expect))
+    yield from _compared(unspecified(devs, MTU, expect))
     for path, further in further_devices(paths.beside if paths else (), nets, devs):
-        yield from (on_path(finding, path) for finding in _compared(untyped(further, MTU, expect)))
+        yield from (on_path(finding, path) for finding in _compared(unspecified(further, MTU, expect)))
 
 
 def _compared(devs: Mapping[str, Netdev]) -> Iterator[Finding]:

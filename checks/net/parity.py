@@ -188,7 +188,7 @@ def net_parity(
         Switch the offload on, give the rings the others' size, install the others' driver or firmware.
     """
     models: dict[str, dict[str, list[Netdev]]] = defaultdict(lambda: defaultdict(list))
-    seen_links = 0
+    links = 0
     used: dict[str, set[str]] = defaultdict(set)
     for use in paths.uses:
         used[use.node].add(use.address)
@@ -198,12 +198,12 @@ def net_parity(
         for dev in carriers(net, used[node]):
             if dev.name not in of_hcas:
                 models[dev.model or dev.driver or dev.kind][node].append(dev)
-                seen_links += dev.duplex in ("full", "half")
+                links += dev.duplex in ("full", "half")
                 yield from at(node, link_findings(dev))
     readable = [
         nics for nics in models.values() if sum(any(d.nic for d in devs) for devs in nics.values()) > 1
     ]
-    if not readable and not seen_links:
+    if not readable and not links:
         yield skip("no NIC of the job shows its duplex, nor two of one model their settings")
     for model, nics in models.items():
         guests = {node for node in nics if (tuning := (tunings or {}).get(node)) is None or tuning.is_virtual}

@@ -77,14 +77,14 @@ def net_resolve(
             findings += _own_name(node, facts, nets[node], hosts[node], job)
         findings += _peers(resolves, nets, hosts, listed, job)
     yield from findings
-    spoken = {finding.target for finding in findings}
+    with_finding = {finding.target for finding in findings}
     any_peers = any(facts.peers for facts in resolves.values())
     for node, facts in resolves.items():
         judged = (facts.own, *facts.peers) if len(resolves) > 1 else facts.peers
         late = dict.fromkeys(one.name for one in judged if not one.asked)
-        if late and node not in spoken:
+        if late and node not in with_finding:
             yield unknown(node, f"there was no time left to look up {listing(late)}")
-        elif any_peers and not facts.peers and node not in spoken:
+        elif any_peers and not facts.peers and node not in with_finding:
             yield unknown(node, "no name of another node was looked up here")
         slow = [one for one in (facts.own, *facts.peers) if one.elapsed_ms > SLOW_MS]
         if slow:

@@ -103,10 +103,10 @@ def path_same(found: Mapping[str, PlaceFacts], hosts: Mapping[str, HostFacts], j
     for node, facts in found.items():
         for path in unreported(facts, job.paths):
             yield unknown(node, f"{path}: the node did not say what is there")
-    for path, seen_by in requested_paths(found).items():
-        present = {node: copy for node, copy in seen_by.items() if copy.error is None}
-        absent = [node for node, copy in seen_by.items() if copy.error in ABSENT]
-        for node, copy in seen_by.items():
+    for path, by_node in requested_paths(found).items():
+        present = {node: copy for node, copy in by_node.items() if copy.error is None}
+        absent = [node for node, copy in by_node.items() if copy.error in ABSENT]
+        for node, copy in by_node.items():
             if node not in present and node not in absent:
                 yield unknown(node, f"{path}: {unread_reason(copy, found[node].patience_s)}")
         for node in absent:

@@ -46,15 +46,15 @@ def rdma_efa(
         yield skip("no EFA device on this node")
         return
     setting = effective_env(env, job, nccl_version(software))
-    plugin_set = setting.get("NCCL_NET_PLUGIN")
+    named_plugin = setting.get("NCCL_NET_PLUGIN")
     folders = setting["LD_LIBRARY_PATH"].value.split(":") if "LD_LIBRARY_PATH" in setting else []
     plugins = rdma.net_plugins or ()
     if rdma.net_plugins is None:
         yield skip("NCCL's plugins were not looked for")
     elif not (gpu and gpu.devices and software and software.torch):
         yield skip("no NVIDIA GPU, or no torch, that would use EFA here")
-    elif plugin_set and plugin_set.value:
-        yield skip(f"the plugin is plugin_set in NCCL_NET_PLUGIN ({plugin_set.origin})")
+    elif named_plugin and named_plugin.value:
+        yield skip(f"the plugin is plugin_set in NCCL_NET_PLUGIN ({named_plugin.origin})")
     elif not any(plugin.found or plugin.folder in folders for plugin in plugins):
         yield _not_found(count, [plugin.path for plugin in plugins])
 

@@ -66,7 +66,7 @@ def time_skew(
         return
     found, tie = skews(clocks)
     for node, (off, error) in found.items():
-        text_off = f"{off:+.3f} s +/- {error:.3f} s"
+        offset = f"{off:+.3f} s +/- {error:.3f} s"
         if abs(off) - error > WARN_S:
             time = (facts or {}).get(node)
             daemons = time.daemons if time else ()
@@ -76,11 +76,11 @@ def time_skew(
             yield say(
                 f"its clock is {text}{'another node' if tie else f'the median of {len(clocks)} nodes'}",
                 at=node,
-                observed=text_off,
+                observed=offset,
                 expected=PEERS(f"within {WARN_S:.0f} s of the other nodes"),
                 seen=seen(
                     "time stamps over the open session",
-                    f"{text_off}; {', '.join(daemons) or 'no time daemon seen'}",
+                    f"{offset}; {', '.join(daemons) or 'no time daemon seen'}",
                 ),
                 fixes=restart(daemons, (hosts or {}).get(node)),
             )
