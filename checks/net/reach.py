@@ -6,63 +6,31 @@ from collections.abc import Iterator, Mapping, Sequence
 from netdoctor.check import check
 from netdoctor.checks._shared.addresses import parse
 from netdoctor.checks._shared.majority import majority
+from netdoctor.checks._shared.outcomes import Words, outcomes
 from netdoctor.checks._shared.text import is_host_name, listing
 from netdoctor.facts.mesh import Reach, Reached
 from netdoctor.facts.software import Job
-from netdoctor.model import CLUSTER, CONFIG, PEERS, Cause, Finding, Fix, look, ok, run, seen, skip, unknown
+from netdoctor.model import CLUSTER, CONFIG, PEERS, Finding, Status, ok, seen, skip, unknown
 
-CAUSES = {
-    "dns": Cause("reach-dns", "{nodes} cannot look up a host of --reach"),
-    "connect": Cause("reach-connect", "{nodes} cannot connect to a host of --reach"),
-    "proxy": Cause("reach-proxy", "{nodes} get{s} no further than the proxy on the way to --reach"),
-    "tls": Cause("reach-tls", "{nodes} cannot verify what a host of --reach shows", follows=("time.skew",)),
-    "http": Cause("reach-http", "{nodes} get{s} no answer of HTTP from a host of --reach"),
-}
-WRONG = Cause("reach-status", "A host of --reach answers {nodes} that it is not well")
-OTHER = Cause("reach-differs", "A host of --reach refuses {nodes} what most nodes get")
+OUTCOMES = outcomes("net", "reach.toml")
 _HOST = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?(?=[/]|$)")
-# Without what stands before an @.
-_PROXIES = "env | grep -i _proxy= | sed 's|//.*@|//***@|'"
 
 
 def found(row: Reached) -> str | None:
-    """What is wrong: a stage of CAUSES, ``status`` for a server's own trouble; None for an answer."""
-    if row.stage in CAUSES:
+    """What is wrong: a stage, ``status`` for a server's own trouble; None for an answer."""
+    if row.stage in ("dns", "connect", "proxy", "tls", "http", "untried"):
         return row.stage
     if row.stage or row.status is None:
-        return "untried" if row.stage == "untried" else "http"
+        return "silent"
     return "status" if row.status >= 500 else None
 
 
-def fixes(row: Reached, good: Sequence[str]) -> tuple[Fix, ...]:
+def words(row: Reached, good: Sequence[str]) -> Words:
     """good: nodes that reach it."""
     parts = _HOST.match(row.url)
     host, port = (parts[1].strip("[]"), parts[2] or "443") if parts else ("", "443")
     plain = host if is_host_name(host) or parse(host) else ""
-    as_others = f", as on {listing(good, 2)}" if good else ""
-    ask = f"getent ahosts {plain}" if plain else ""
-    if row.stage == "dns":
-        servers = f"{ask}; cat /etc/resolv.conf" if ask else ""
-        return (look(f"give it a name server that knows the host{as_others}", servers),)
-    if row.stage in ("connect", "http"):
-        text = "let it out to that host and port, or give the job the proxy (https_proxy) that leads there"
-        return (look(text + as_others, _PROXIES, f"{ask}; ip route" if plain else ""),)
-    if row.stage == "proxy":
-        text = "see that the proxy of its environment is the right one, knows it, and lets this host pass"
-        return (look(text + as_others, _PROXIES),)
-    if row.stage == "tls":
-        certificate = f"openssl s_client -connect {plain}:{port} -servername {plain} </dev/null 2>/dev/null"
-        text = "see who signed the certificate and until when it holds, and what time it is here"
-        return (
-            look(text, f"{certificate} | openssl x509 -noout -issuer -subject -dates; date" if plain else ""),
-            run(
-                "install the CAs; one of your own goes into /usr/local/share/ca-certificates, then "
-                "update-ca-certificates, and REQUESTS_CA_BUNDLE names the bundle to Python",
-                "apt-get install -y ca-certificates || dnf install -y ca-certificates",
-                root=True,
-            ),
-        )
-    return (run(f"ask whoever runs that host what it has against this address{as_others}"),)
+    return {"host": plain, "port": port, "as_others": f", as on {listing(good, 2)}" if good else ""}
 
 
 @check(
@@ -108,16 +76,16 @@ def _stopped(row: Reached, good: Sequence[str]) -> Finding:
     kind = found(row) or ""
     through = f" through the proxy {row.proxy}" if row.proxy else ""
     what = row.detail or f"the answer is {row.status}"
-    return (WRONG.warn if kind == "status" else CAUSES[kind].fail)(
+    elsewhere = [seen(f"HEAD {row.url}", "answered", at=good[0])] if good else []
+    return OUTCOMES.finding(
+        kind,
+        words(row, good),
         f"{row.url}{through}: {what}",
+        Status.WARN if kind == "status" else None,
         at=row.node,
         observed=what,
         expected=PEERS("an answer") if good else CONFIG("an answer"),
-        seen=[
-            seen(f"HEAD {row.url}{through}", what, at=row.node),
-            *([seen(f"HEAD {row.url}", "answered", at=good[0])] if good else []),
-        ],
-        fixes=fixes(row, good),
+        seen=[seen(f"HEAD {row.url}{through}", what, at=row.node), *elsewhere],
     )
 
 
@@ -127,12 +95,14 @@ def _differing(rows: Sequence[Reached]) -> Iterator[Finding]:
     spread = majority(statuses)
     for row in rows:
         if spread.value is not None and statuses[row.node] != spread.value and statuses[row.node] >= 400:
-            yield OTHER.warn(
+            yield OUTCOMES.finding(
+                "differs",
+                words(row, spread.groups[spread.value]),
                 f"{row.url} answers {row.status} here, {spread.value} on most nodes",
+                Status.WARN,
                 at=row.node,
                 observed=str(row.status),
                 expected=PEERS(str(spread.value)),
-                fixes=fixes(row, list(spread.groups[spread.value])),
             )
     if rows:
         statuses_text = listing(str(status) for status in spread.groups)
