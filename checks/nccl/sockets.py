@@ -1,10 +1,10 @@
 """The interfaces that NCCL's socket transport would use together."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from netdoctor.check import check
 from netdoctor.checks._shared.nccl_advice import keep_ifnames
-from netdoctor.checks._shared.paths import socket_rows
+from netdoctor.checks._shared.paths import SocketRow, socket_rows
 from netdoctor.checks._shared.text import listing
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.paths import SOCKET, Paths
@@ -48,24 +48,17 @@ def nccl_sockets(
     if len(nets) < 2 or not selected:
         yield skip("one node" if len(nets) < 2 else paths.left_out.get(SOCKET, "NCCL finds no interface"))
         return
-    bad: dict[str, dict[str, tuple[Cause, str]]] = {}
-    for node, rows in selected.items():
-        for one in rows:
-            if one.is_repeated:
-                cause = OLDER if one.is_older else SAME
-                found = cause, f"{one}, an address that other nodes have too: peers would dial themselves"
-            elif one.is_link_local:
-                found = LOCAL, f"{one}, which peers reach on the same link only"
-            elif behind := one.behind(rows):
-                found = UNEVEN, f"{one}, {behind}"
-            else:
-                continue
-            bad.setdefault(node, {})[one.row.ifname] = found
-    good = {
-        n: [one.row for one in rows if one.row.ifname not in bad.get(n, ())] for n, rows in selected.items()
+    bad = {
+        node: {one.row.ifname: flaw for one in rows if (flaw := _flaw(one, rows))}
+        for node, rows in selected.items()
     }
-    fixes = keep_ifnames(nets, settings, versions, good) if bad else ()
-    for node, cause, what in ((node, *one) for node, ones in bad.items() for one in ones.values()):
+    good = {n: [one.row for one in rows if one.row.ifname not in bad[n]] for n, rows in selected.items()}
+    if not any(bad.values()):
+        names = dict.fromkeys(row.ifname for rows in good.values() for row in rows)
+        yield ok(CLUSTER, f"NCCL sends over {listing(names)}")
+        return
+    fixes = keep_ifnames(nets, settings, versions, good)
+    for node, cause, what in ((node, *flaw) for node, flaws in bad.items() for flaw in flaws.values()):
         yield (cause.fail if cause is SAME else cause.warn)(
             f"NCCL would use {what}",
             at=node,
@@ -74,6 +67,14 @@ def nccl_sockets(
             seen=seen("ip address", listing(map(str, selected[node])), "command"),
             fixes=fixes,
         )
-    if not bad:
-        names = dict.fromkeys(row.ifname for rows in good.values() for row in rows)
-        yield ok(CLUSTER, f"NCCL sends over {listing(names)}")
+
+
+def _flaw(one: SocketRow, rows: Sequence[SocketRow]) -> tuple[Cause, str] | None:
+    """What is wrong with an interface among those of its node."""
+    if one.is_repeated:
+        text = f"{one}, an address that other nodes have too: peers would dial themselves"
+        return OLDER if one.is_older else SAME, text
+    if one.is_link_local:
+        return LOCAL, f"{one}, which peers reach on the same link only"
+    behind = one.behind(rows)
+    return (UNEVEN, f"{one}, {behind}") if behind else None
