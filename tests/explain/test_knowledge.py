@@ -104,7 +104,8 @@ def test_a_line_alone_leads_to_what_it_admits(known: Knowledge) -> None:
 
 def test_checks_and_their_causes_exist(known: Knowledge) -> None:
     checks = load_builtin()
-    everything = "\n".join(path.read_text("utf-8") for path in (ROOT / "checks").rglob("*.py"))
+    sources = [*(ROOT / "checks").rglob("*.py"), *(ROOT / "checks").rglob("*.toml")]
+    everything = "\n".join(path.read_text("utf-8") for path in sources)
     wrong = [
         f"{one.label}: no check {check}"
         for one in known.causes.values()
