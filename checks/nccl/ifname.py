@@ -1,18 +1,30 @@
 """The interface and address that NCCL would use on each node."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from netdoctor.advice import is_bridge_name, is_tunnel_name
+from netdoctor.advice import is_bridge_name, is_tunnel_name, propose_ifname
 from netdoctor.check import check
 from netdoctor.checks._shared.addresses import commonest_network, holders, parse
-from netdoctor.checks._shared.env import unread
-from netdoctor.checks._shared.nccl_advice import bring_up, set_ifname
+from netdoctor.checks._shared.env import each_its_own, export, unread
 from netdoctor.checks._shared.text import is_ifname, listing, title_text
 from netdoctor.checks.nccl._bootstrap import VARIABLE, Bootstrap, bootstrap, undetermined
 from netdoctor.facts.net import AddressRow, NetFacts, ResolveFacts, RouteFacts
 from netdoctor.facts.software import EnvFacts, Job, NcclAnswer, SoftwareFacts
-from netdoctor.model import CONFIG, DERIVED, LIKELY, Cause, Finding, Status, in_job, ok, skip, unknown
+from netdoctor.model import (
+    CONFIG,
+    DERIVED,
+    LIKELY,
+    Cause,
+    Finding,
+    Fix,
+    Status,
+    in_job,
+    ok,
+    run,
+    skip,
+    unknown,
+)
 from netdoctor.rules.addresses import (
     IPNetwork,
     ip,
@@ -23,8 +35,8 @@ from netdoctor.rules.addresses import (
     repeated_addresses,
     rows_of,
 )
-from netdoctor.rules.nccl import is_ifname_set, is_running
-from netdoctor.rules.variables import parse_filter, values
+from netdoctor.rules.nccl import device_of, is_ifname_set, is_running
+from netdoctor.rules.variables import Source, parse_filter, values
 from netdoctor.rules.versions import nccl_version
 
 COMM_ID = Cause("nccl-comm-id", "{nodes} {has} no address in the network that NCCL_COMM_ID names")
@@ -85,12 +97,10 @@ def nccl_ifname(
         version = nccl_version((softwares or {}).get(node))
         resolve, answer = (resolves or {}).get(node), (answers or {}).get(node)
         nodes[node] = bootstrap(node, net, logins.get(node), job, version, resolve, answer)
-    effective = {node: one.env for node, one in nodes.items()}
-    versions = {node: one.version for node, one in nodes.items()}
     findings = {finding.target: finding for finding in _findings(nodes, routes or {}, job)}
     if findings:
         # Trying values on every node costs more than the judgement: only where there is something to mend.
-        fixes = set_ifname(nets, effective, versions, job)
+        fixes = _set_ifname(nodes, job)
         for node, found in findings.items():
             if found.cause and found.cause.key not in (COMM_ID.key, NONE.key):
                 hint = replace(found.cause, fixes=(*found.cause.fixes, *fixes))
@@ -222,7 +232,7 @@ def _nothing(one: Bootstrap, same_setting: bool) -> Finding:
     requested_by = f"which {one.setting} asks for"
     idle = [name for name in matching if name in with_address and not is_running(one.net, name)]
     if idle:
-        details = one.details(observed=f"{listing(idle)} not running", fixes=bring_up(idle))
+        details = one.details(observed=f"{listing(idle)} not running", fixes=_bring_up(idle))
         return DOWN.fail(f"{listing(idle)}, {requested_by}, is not running", **details)
     bare = [name for name in matching if name not in with_address]
     if matching:
@@ -250,3 +260,30 @@ def _trap(value: str) -> str:
     if any(item[:1] in "=^" for item in value.lstrip("^=").split(",") if item):
         return "; = and ^ count at the start of the list only"
     return ""
+
+
+def _set_ifname(nodes: Nodes, job: Job) -> tuple[Fix, ...]:
+    """A value that fits all nodes as a fix, or one for each node; nothing where none was found."""
+    nets = {node: one.net for node, one in nodes.items()}
+    envs = {node: values(one.env) for node, one in nodes.items()}
+    versions = {node: one.version for node, one in nodes.items()}
+    proposal = propose_ifname(nets, envs, versions, job.data_addresses)
+    if proposal is None:
+        return ()
+    if proposal.value is None:
+        text = "no single value fits all nodes: give each its own, and set none in the job"
+        return (each_its_own(proposal.per_node, VARIABLE, "/etc/nccl.conf", text=text, effect="next launch"),)
+    given = [one.env[VARIABLE] for one in nodes.values() if VARIABLE in one.env]
+    in_one_place = len({setting.origin for setting in given}) == 1 and given[0].source is Source.JOB
+    where = f"in {given[0].origin}, " if in_one_place else ""
+    what = f"fits all {len(nets)} nodes" if len(nets) > 1 else "fits this node"
+    return (in_job(f"{where}one value that {what}", export(VARIABLE, proposal.value), persistent=True),)
+
+
+def _bring_up(names: Iterable[str]) -> tuple[Fix, ...]:
+    """The first of these interfaces whose name can stand in a command."""
+    for name in map(device_of, names):
+        if is_ifname(name):
+            text = "bring the interface up, and look at its cable"
+            return (run(text, f"ip link set dev {name} up", root=True, persistent=False),)
+    return ()

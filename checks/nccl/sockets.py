@@ -3,15 +3,18 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from netdoctor.check import check
-from netdoctor.checks._shared.nccl_advice import keep_ifnames
+from netdoctor.checks._shared.env import export
 from netdoctor.checks._shared.paths import SocketRow, socket_rows
-from netdoctor.checks._shared.text import listing
-from netdoctor.facts.net import NetFacts
+from netdoctor.checks._shared.text import is_ifname, listing
+from netdoctor.checks.nccl._bootstrap import VARIABLE
+from netdoctor.facts.net import AddressRow, NetFacts
 from netdoctor.facts.paths import SOCKET, Paths
 from netdoctor.facts.software import EnvFacts, Job, SoftwareFacts
-from netdoctor.model import CLUSTER, DERIVED, Cause, Finding, ok, seen, skip
-from netdoctor.rules.variables import effective_env
-from netdoctor.rules.versions import nccl_version
+from netdoctor.model import CLUSTER, DERIVED, Cause, Finding, Fix, in_job, ok, seen, skip
+from netdoctor.rules.addresses import rows_of
+from netdoctor.rules.nccl import candidates
+from netdoctor.rules.variables import MAX_IFS, Environment, effective_env, values
+from netdoctor.rules.versions import Version, nccl_version
 
 SAME = Cause("nccl-sockets-same-address", "NCCL on {nodes} would also use an address that other nodes have")
 OLDER = SAME.but(title="NCCL before 2.28.3 on {nodes} would also use an address that other nodes have")
@@ -57,7 +60,7 @@ def nccl_sockets(
         names = dict.fromkeys(row.ifname for rows in good.values() for row in rows)
         yield ok(CLUSTER, f"NCCL sends over {listing(names)}")
         return
-    fixes = keep_ifnames(nets, settings, versions, good)
+    fixes = _keep_ifnames(nets, settings, versions, good)
     for node, cause, what in ((node, *flaw) for node, flaws in bad.items() for flaw in flaws.values()):
         yield (cause.fail if cause is SAME else cause.warn)(
             f"NCCL would use {what}",
@@ -78,3 +81,25 @@ def _flaw(one: SocketRow, rows: Sequence[SocketRow]) -> tuple[Cause, str] | None
         return LOCAL, f"{one}, which peers reach on the same link only"
     behind = one.behind(rows)
     return (UNEVEN, f"{one}, {behind}") if behind else None
+
+
+def _keep_ifnames(
+    nets: Mapping[str, NetFacts],
+    envs: Mapping[str, Environment],
+    versions: Mapping[str, Version | None],
+    selected: Mapping[str, Sequence[AddressRow]],
+) -> tuple[Fix, ...]:
+    """A value that leaves NCCL's socket transport exactly these interfaces of each node, where one does."""
+    names = list(dict.fromkeys(row.ifname for rows in selected.values() for row in rows))
+    others = {row.ifname for net in nets.values() for row in rows_of(net)} - set(names)
+    if not all(selected.values()) or not all(map(is_ifname, (*names, *others))):
+        return ()
+    for value in (f"={','.join(names)}", f"^={','.join(sorted(others))}"):
+        fits = (
+            candidates(nets[node], {**values(envs[node]), VARIABLE: value}, versions[node])[0] == list(rows)
+            for node, rows in selected.items()
+        )
+        if value.count(",") < MAX_IFS and all(fits):
+            text = f"one value that leaves NCCL {listing(names)}"
+            return (in_job(text, export(VARIABLE, value), persistent=True),)
+    return ()

@@ -66,27 +66,25 @@ def rdma_rate(
     expectations = _expected(ports, expect)
     comparable: dict[str, list[Rate]] = defaultdict(list)
     kinds: dict[str, set[float]] = defaultdict(set)
+    compared: list[tuple[str, Hca, Rate]] = []
     for node, hca, port in ports:
         expectation = expectations.get((node, hca.hca_type or ""))
         if not port.rate_gbit_s:
             yield unknown(node, f"the rate of {port.name} could not be read")
-        elif expectation:
-            if port.rate_gbit_s < expectation.number:
-                text, more = f"{port.rate_gbit_s:g} Gbit/s", port_evidence(hca, port)
-                yield unlike_expected(expectation, node, text, f"rate of {port.name}", LOW, seen=more)
-            continue
-        if port.rate_gbit_s:
+        elif expectation is None:
             one = Rate(port.rate_gbit_s, port, hca.hca_type or "")
             kinds[one.kind].add(one.gbit_s)
             comparable[port.name].append(one)
             comparable[_card(hca)].append(one)
+            compared.append((node, hca, one))
+        elif port.rate_gbit_s < expectation.number:
+            text, more = f"{port.rate_gbit_s:g} Gbit/s", port_evidence(hca, port)
+            yield unlike_expected(expectation, node, text, f"rate of {port.name}", LOW, seen=more)
     typical = {key: _typical(group) for key, group in comparable.items()}
-    for node, hca, port in ports:
-        if (node, hca.hca_type or "") in expectations:
-            continue
-        peers = port.name if len(comparable.get(port.name, ())) > 1 else _card(hca)
-        if port.rate_gbit_s and port.rate_gbit_s < typical[peers].gbit_s:
-            most = typical[peers]
+    for node, hca, one in compared:
+        port = one.port
+        most = typical[port.name if len(comparable[port.name]) > 1 else _card(hca)]
+        if one.gbit_s < most.gbit_s:
             # Two generations in one cluster: what all cards of a kind have is no fault of one.
             if hca.hca_type and most.kind not in ("", hca.hca_type) and len(kinds[hca.hca_type]) == 1:
                 yield _of_slower_kind(node, hca, port, most)
