@@ -6,12 +6,25 @@ from netdoctor.check import check
 from netdoctor.checks._shared.env import change
 from netdoctor.checks._shared.rdma import NO_HCAS, has_any, port_evidence, ports_of, unread
 from netdoctor.checks._shared.text import listing
-from netdoctor.checks.rdma._fixes import fill_gids
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.net import NetFacts
-from netdoctor.facts.rdma import Gid, RdmaFacts
+from netdoctor.facts.rdma import Gid, Hca, RdmaFacts
 from netdoctor.facts.software import EnvFacts, Job, SoftwareFacts
-from netdoctor.model import DERIVED, HERE, PEERS, Cause, Finding, at, in_job, ok, run, seen, skip, unknown
+from netdoctor.model import (
+    DERIVED,
+    HERE,
+    PEERS,
+    Cause,
+    Finding,
+    Fix,
+    at,
+    in_job,
+    ok,
+    run,
+    seen,
+    skip,
+    unknown,
+)
 from netdoctor.rules.addresses import rows_of
 from netdoctor.rules.nccl_ib import (
     GidChoice,
@@ -36,6 +49,15 @@ NOT_FILLED = NO_IPV4.but(
 )
 WRONG_INDEX = Cause("gid-index-wrong", "the GID index that NCCL is told to use does not fit {nodes}")
 EXPECTED = "an IPv4-mapped RoCE v2 GID"
+# Reloading it makes the RDMA devices anew, and their GID tables with them (rdma_roce_rescan_device in
+# drivers/infiniband/core/roce_gid_mgmt.c), while mlx5_core keeps the Ethernet interfaces up.
+RELOAD = run(
+    "make the RDMA devices anew, which fills their GID tables; Ethernet interfaces and sessions stay",
+    "modprobe -r mlx5_ib; modprobe -a mlx5_ib ib_uverbs",
+    root=True,
+    risk="medium",
+    loses="RDMA of whatever runs there",
+)
 BY_ITSELF = Setting("NCCL_IB_GID_INDEX", "", "the job", Source.JOB)
 
 
@@ -171,4 +193,35 @@ def _no_ipv4(one: GidChoice, nobody: bool, net: NetFacts | None, host: HostFacts
         expected=EXPECTED if nobody else PEERS(EXPECTED),
         seen=port_evidence(one.hca, one.port, gids=True),
         fixes=fixes,
+    )
+
+
+def carries(netdev: str, net: NetFacts | None, host: HostFacts | None) -> str:
+    """What would go with an interface: the session, the default route; "perhaps" where nobody knows."""
+    if net is None or host is None or not host.ssh_server_address:
+        return "perhaps this session and the default route"
+    local = {row.address for row in rows_of(net) if row.ifname == netdev}
+    parts = ["this session"] if host.ssh_server_address in local else []
+    return " and ".join([*parts, *(["the default route"] if netdev in net.default_devs else [])])
+
+
+def fill_gids(hca: Hca, netdev: str, net: NetFacts | None, host: HostFacts | None) -> tuple[Fix, ...]:
+    """Have the driver fill the GID table of a port whose interface has an address already."""
+    if hca.name.startswith("mlx5_"):
+        return (RELOAD,)
+    # Link down takes the routes along, IPv4 addresses stay. A unit of its own puts them back, and goes on
+    # where the session hangs meanwhile.
+    steps = (
+        f"ip -4 route save table all dev {netdev} > /run/{netdev}.routes; ip link set dev {netdev} down; "
+        f"ip link set dev {netdev} up; sleep 3; ip route restore < /run/{netdev}.routes"
+    )
+    lost = carries(netdev, net, host)
+    return (
+        run(
+            "take the interface down and up, so that the GID table is filled anew; its routes come back",
+            f'systemd-run --collect --wait sh -c "{steps}"',
+            root=True,
+            risk="high" if lost else "medium",
+            loses=f"for some seconds {lost or 'what goes over it'}, for good IPv6 addresses set by hand",
+        ),
     )

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from netdoctor.check import check
 from netdoctor.checks._shared.parity import differing
 from netdoctor.checks._shared.rdma import NO_HCAS, has_any, port_evidence, ports_of, unread
-from netdoctor.checks.rdma._fixes import link_fixes
 from netdoctor.facts.expected import Expectations
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
-from netdoctor.model import CLUSTER, LIKELY, PEERS, Action, Cause, Finding, look, placed, run, skip
+from netdoctor.model import CLUSTER, LIKELY, PEERS, Action, Cause, Finding, Fix, look, placed, run, skip
+from netdoctor.text import is_plain_name
 
 DOWN = Cause(
     "hca-port-down",
@@ -120,3 +120,32 @@ def _not_managed(hca: Hca, port: HcaPort, active_elsewhere: bool, everywhere: bo
         seen=port_evidence(hca, port),
         fixes=START_ONE if everywhere else ASK_IT,
     )
+
+
+def link_fixes(hca: Hca, port: HcaPort, net: NetFacts | None) -> Iterator[Fix]:
+    """A port that is down on this node alone: by what its physical state says."""
+    netdev = next(filter(is_plain_name, hca.netdevs), None)
+    name = hca.name if is_plain_name(hca.name) else ""
+    up = {dev.name: dev.up for dev in net.netdevs} if net else {}
+    if port.is_roce and netdev and port.phys_state == "Disabled" and not up.get(netdev):
+        shell = f"ip link set dev {netdev} up"
+        yield run("bring up the network interface behind it", shell, root=True, persistent=False)
+    elif not port.is_roce and port.phys_state == "Disabled" and name:
+        yield run(
+            "switch the port on; where it stays off, its switch port is disabled",
+            f"mlxlink -d {name} -p {port.number} --port_state UP",
+            root=True,
+            persistent=False,
+        )
+    if port.phys_state != "LinkUp":
+        shell = f"mlxlink -d {name} -p {port.number} -m; ibstat {name}" if name else "ibstat"
+        text = "read the link's own report, then reseat or swap cable and transceiver, or enable the port"
+        yield look(text, shell, root=True)
+    elif port.is_roce:
+        show = f"ip -d link show dev {netdev}; " if netdev else ""
+        text = "the cable is fine: see what the driver says of the port, and the switch of its VLAN and state"
+        yield look(text, f"{show}rdma link show; dmesg | grep -E '{name or 'mlx5'}|roce' | tail", root=True)
+    else:
+        text = "the cable is fine: see whether a subnet manager answers, and which partitions (pkeys) it gave"
+        keys = f"; cat /sys/class/infiniband/{name}/ports/{port.number}/pkeys/*" if name else ""
+        yield look(text, f"sminfo; ibstat {name}{keys} | sort -u", root=True)

@@ -12,7 +12,8 @@ import netdoctor.checks
 from netdoctor.checks._shared.env import change, each_its_own
 from netdoctor.checks._shared.outcomes import Outcomes
 from netdoctor.checks.gpu.visible import gpu_visible
-from netdoctor.checks.rdma._fixes import fill_gids, link_fixes
+from netdoctor.checks.rdma.gid import fill_gids
+from netdoctor.checks.rdma.port import link_fixes
 from netdoctor.checks.rdzv.port_free import rdzv_port_free
 from netdoctor.checks.ssh.login import OUTCOMES, words
 from netdoctor.engine.assemble.commands import guarded

@@ -3,8 +3,7 @@ from typing import Any
 
 import pytest
 
-from netdoctor.checks.rdma._fixes import fill_gids
-from netdoctor.checks.rdma.gid import rdma_gid
+from netdoctor.checks.rdma.gid import fill_gids, rdma_gid
 from netdoctor.facts.net import AddressRow, NetFacts
 from netdoctor.facts.rdma import Gid, RdmaFacts
 from netdoctor.facts.software import SoftwareFacts
