@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from netdoctor.checks._shared.outcomes import Outcomes, Words
 from netdoctor.checks._shared.text import listing
 from netdoctor.facts.counters import Counted, CounterFacts, LaterCounters
-from netdoctor.model import HERE, Cause, Evidence, Finding, Fix, ok, seen, unknown
+from netdoctor.model import HERE, Evidence, Finding, Status, ok, seen, unknown
 
 # In less, one burst more or less is everything.
 APART_S = 1.0
@@ -25,33 +26,42 @@ STOPS = {
 PACKETS = ("rx_packets", "tx_packets", "port_rcv_packets", "port_xmit_packets")
 
 
-class Rule(NamedTuple):
-    """What a counter may grow by: so much a second (per_s) or that part of the packets moved meanwhile
-    (of_packets); where neither is said, not at all. Fewer than `least` events are no rate yet."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What a counter may grow by: at a rate, or by a part of the packets; else not at all."""
 
     counter: str
-    cause: Cause
+    outcome: str
     per_s: float = 0.0
-    of_packets: float = 0.0
-    least: int = 1
+    per_minute: float = 0.0
+    of_packets: float = 0.0  # of those moved meanwhile
+    least: int = 1  # fewer events are no rate yet
+    judged: bool = True  # otherwise it is evidence alone
+    earlier: bool = True  # what it counted before is reported
 
     @property
     def expected(self) -> str:
         if self.of_packets:
             return f"at most {self.of_packets * 1e6:g} in a million packets"
-        if not self.per_s:
-            return "none"
-        many, unit = (self.per_s, "second") if self.per_s >= 1 else (self.per_s * 60, "minute")
-        return f"at most {many:g} a {unit}"
+        if self.per_minute:
+            return f"at most {self.per_minute:g} a minute"
+        return f"at most {self.per_s:g} a second" if self.per_s else "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters(Outcomes):
+    """A table of counters, and of what it means when they grow."""
+
+    rule: tuple[Rule, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grown:
-    """What a port or an interface has counted between two readings: by; and at the end: totals."""
+    """What a port or an interface has counted."""
 
-    totals: Counted
-    seconds: float
-    by: Mapping[str, int]
+    totals: Counted  # at the end
+    seconds: float  # between the two readings
+    by: Mapping[str, int]  # between the two readings
 
     @property
     def name(self) -> str:
@@ -70,7 +80,8 @@ class Grown:
 
     def breaks(self, rule: Rule) -> bool:
         events = self.by.get(rule.counter, 0)
-        allowed = rule.per_s * self.seconds + rule.of_packets * self.packets
+        rate = rule.per_s + rule.per_minute / 60
+        allowed = rate * self.seconds + rule.of_packets * self.packets
         return events >= rule.least and events > allowed
 
 
@@ -96,7 +107,7 @@ def uncounted(
 ) -> Iterator[Finding]:
     """What was not counted, or the second time less of it, though the node has it.
 
-    there: what has to be counted, by what the node says elsewhere.
+    expected: what has to be counted, by what the node says elsewhere.
     """
     before: dict[str, Counted] = {one.name: one for one in getattr(first, kind)}
     after: dict[str, Counted] = {one.name: one for one in getattr(later.reading, kind)}
@@ -107,28 +118,25 @@ def uncounted(
         yield unknown(HERE, f"{listing(fewer, 4)} told at the end less of what it counts than at login")
 
 
-def rate_findings(
-    one: Grown,
-    rules: Sequence[Rule],
-    where: str,
-    fixes: Mapping[str, Sequence[Fix]],
-    reported: Sequence[Rule] = (),
-) -> Iterator[Finding]:
-    """A warning for each cause of which a rule is broken, in the words of the first such rule.
+def rate_findings(one: Grown, table: Counters, where: str, words: Words) -> Iterator[Finding]:
+    """A warning for each outcome of which a rule is broken, in the words of the first such rule.
 
-    where: the folder of the counters. fixes: by key of the cause. shown: what is told of all that grew.
+    where: the folder of the counters. words: of the table.
     """
     broken: dict[str, Rule] = {}
-    for rule in filter(one.breaks, rules):
-        broken.setdefault(rule.cause.key, rule)
-    for key, rule in broken.items():
+    for rule in table.rule:
+        if rule.judged and one.breaks(rule):
+            broken.setdefault(rule.outcome, rule)
+    for name, rule in broken.items():
         events, meanwhile = one.by[rule.counter], f"in {one.seconds:.0f} s"
-        yield rule.cause.warn(
+        yield table.finding(
+            name,
+            words,
             f"{one.name} counted {events} {rule.counter} {meanwhile}",
+            Status.WARN,
             observed=f"{events} {meanwhile}",
             expected=rule.expected,
-            seen=counts(one, reported or rules, where),
-            fixes=fixes[key],
+            seen=counts(one, table.rule, where),
         )
 
 
@@ -138,9 +146,9 @@ def counts(one: Grown, rules: Sequence[Rule], where: str) -> Evidence:
     return seen(where, f"{', '.join(grew)}, of {one.packets} packets, in {one.seconds:.0f} s", "file")
 
 
-def earlier_errors(found: Sequence[Grown], what: str, rules: Sequence[Rule]) -> Iterator[Finding]:
+def earlier_errors(found: Sequence[Grown], what: str, table: Counters) -> Iterator[Finding]:
     """The line of a node whose counters had counted before, which nobody judges."""
-    names = dict.fromkeys(rule.counter for rule in rules)
+    names = [rule.counter for rule in table.rule if rule.earlier]
     before = {
         name: sum(one.totals.values.get(name, 0) - one.by.get(name, 0) for one in found) for name in names
     }

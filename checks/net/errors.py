@@ -1,38 +1,18 @@
 """Errors of network interfaces and changes of their links, as rates while a scan measures."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from netdoctor import tables
 from netdoctor.check import check
-from netdoctor.checks._shared.counters import Grown, Rule, earlier_errors, grown, rate_findings, uncounted
-from netdoctor.checks._shared.link_fixes import Fixes, interface_fixes
+from netdoctor.checks._shared.counters import Counters, Grown, earlier_errors, grown, rate_findings, uncounted
+from netdoctor.checks._shared.text import is_ifname
 from netdoctor.facts.counters import Counted, CounterFacts, LaterCounters
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.rdma import RdmaFacts
-from netdoctor.model import HERE, LIKELY, Action, Cause, Finding, seen, skip, unknown
+from netdoctor.model import HERE, LIKELY, Finding, Fix, seen, skip, unknown
 
-ERRORS = Cause("net-link-errors", "the link of an interface of {nodes} damages packets", action=Action.DRAIN)
-FLAP = Cause("net-link-flap", "the link of an interface of {nodes} goes down and up", action=Action.DRAIN)
-MISSED = Cause("net-missed", "{nodes} take{s} packets too slowly from an interface")
-PAUSES = Cause("net-pauses", "NICs of {nodes} stop their switch, as they cannot take what arrives", LIKELY)
-
-# IEEE 802.3 allows one bad bit in 10^12: one of 14 million frames of 9000 bytes. Who damages one in a
-# million is broken. What the node is too slow for looks like loss on the path: one packet in 10,000 holds a
-# TCP stream to 14 Gbit/s over 100 us (Mathis et al., 1997). A NIC whose PCIe link keeps up sends no pauses
-# (Guo et al., "RDMA over Commodity Ethernet at Scale", 4.4); a tenth of the time is a tenth of the rate. The
-# driver counts a storm by its own limits (mlx5: Documentation/networking/.../mellanox/mlx5/counters.rst).
-RULES = (
-    Rule("rx_errors", ERRORS, of_packets=1e-6, least=5),
-    Rule("tx_errors", ERRORS, of_packets=1e-6, least=5),
-    Rule("carrier_changes", FLAP),
-    Rule("rx_missed_errors", MISSED, of_packets=1e-4, least=100),
-    Rule("tx_pause_storm_error_events", PAUSES),
-    Rule("tx_pause_storm_warning_events", PAUSES),
-    Rule("tx_pause_us", PAUSES, per_s=1e5),
-)
-PARTS = (*RULES, Rule("rx_crc_errors", ERRORS), Rule("rx_length_errors", ERRORS))
-LISTED = (*PARTS, *(Rule(name, PAUSES) for name in ("tx_pauses", "rx_pauses", "rx_pause_us")))
-
-
+TABLE = tables.table("netdoctor.checks.net", "errors.toml", Counters)
+FLAP = TABLE.outcome["flap"].cause.but(confidence=LIKELY)
 # Azure's node health checks call 5 losses in 24 h flapping. A boot and its settings come to some more. Of a
 # node that has been up for longer nobody knows when they were.
 LOSSES, OF_BOOT, DAY_S = 5, 10, 86400
@@ -77,16 +57,10 @@ def net_errors(
         yield unknown(HERE, "the two readings of the counters do not follow each other")
     warnings: list[Finding] = []
     for one in found:
-        errors, flap, missed, paused = interface_fixes(one.name)
-        fixes = {ERRORS.key: errors, FLAP.key: flap, MISSED.key: missed, PAUSES.key: paused}
-        folder = f"/sys/class/net/{one.name}/"
-        warnings += [
-            *rate_findings(one, RULES, folder, fixes, LISTED),
-            *_since_boot(one, later.reading, folder, flap),
-        ]
-    yield from warnings or earlier_errors(
-        found, "interfaces", [r for r in PARTS if r.cause not in (FLAP, PAUSES)]
-    )
+        words, folder = {"dev": one.name if is_ifname(one.name) else ""}, f"/sys/class/net/{one.name}/"
+        warnings += rate_findings(one, TABLE, folder, words)
+        warnings += _since_boot(one, later.reading, folder, TABLE.fixes("flap", words))
+    yield from warnings or earlier_errors(found, "interfaces", TABLE)
 
 
 def _wired(net: NetFacts) -> set[str]:
@@ -106,10 +80,10 @@ def _carries(one: Counted, net: NetFacts, rdma: RdmaFacts | None) -> bool:
     return not (addressed | of_hcas).isdisjoint((one.name, *one.uppers))
 
 
-def _since_boot(one: Grown, later: CounterFacts, folder: str, fixes: Fixes) -> Iterator[Finding]:
+def _since_boot(one: Grown, later: CounterFacts, folder: str, fixes: Sequence[Fix]) -> Iterator[Finding]:
     losses, hours = one.totals.values.get("carrier_changes", 0) // 2, later.uptime_s / 3600
     if losses >= OF_BOOT + LOSSES and later.uptime_s < DAY_S and not one.by["carrier_changes"]:
-        yield FLAP.but(confidence=LIKELY).warn(
+        yield FLAP.warn(
             f"the link of {one.name} went down {losses} times since the node booted {hours:.1f} hours ago",
             observed=f"{losses} in {hours:.1f} hours",
             expected=f"fewer than {LOSSES} a day, and {OF_BOOT} at boot",

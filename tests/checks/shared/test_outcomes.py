@@ -8,7 +8,14 @@ import netdoctor.checks
 from netdoctor.checks._shared.outcomes import Outcome, Outcomes, Step, outcomes
 from netdoctor.model import CONTROL, Cause, Fix, Kind, Status
 
-TABLES = [("net", "reach.toml"), ("ray", "nodes.toml"), ("slurm", "node.toml"), ("ssh", "login.toml")]
+TABLES = [
+    ("net", "errors.toml"),
+    ("rdma", "errors.toml"),
+    ("net", "reach.toml"),
+    ("ray", "nodes.toml"),
+    ("slurm", "node.toml"),
+    ("ssh", "login.toml"),
+]
 LATE = Outcome(cause=Cause("late", "<gate> is late for {nodes}"), fixes=("ask", "wait"), of_control=True)
 
 
