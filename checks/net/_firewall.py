@@ -43,7 +43,7 @@ def remedies(
     job: Job,
     hosts: Mapping[str, HostFacts] | None = None,
 ) -> tuple[Fix, ...]:
-    """What to change for `node`'s part in `cause`: its own rules, what lies between, or where to look."""
+    """Return how to heal the part of `node` in `cause`: its rules, what lies between, or where to look."""
     ends = sorted(cause.peers.get(node, set()) - {node})
     peers = [one for end in ends for one in addresses(end, cause.paths, job.data_addresses)]
     if cause.outcome == "no_route":
@@ -105,13 +105,13 @@ def active(facts: FirewallFacts | None) -> list[Ruleset]:
 
 
 def relevant(ruleset: Ruleset, inbound: bool) -> list[str]:
-    """Rules that act on this direction: those of its hook, or all that could where none is known to."""
+    """Return the rules that act on this direction; where none is known to, those that could."""
     ways = [(rule, _ways(rule)) for rule in ruleset.rules]
     return [rule for rule, way in ways if inbound in way] or [rule for rule, way in ways if None in way]
 
 
 def _ways(rule: str) -> set[bool | None]:
-    """Whether a rule acts inbound: by its chain's hook, or else the chain's name; None where neither says."""
+    """Return whether a rule acts inbound, by the hook or the name of its chain; None where neither tells."""
     head = rule.partition(": ")[0]
     if match := _HOOK.search(head):
         return {_WAYS[hook] for hook in match[1].split(",") if hook in _WAYS}
@@ -231,7 +231,7 @@ _SAVE = "netfilter-persistent save || service iptables save"
 
 
 def _nft(path: tuple[str, str, str], trusted: Sequence[str], inbound: bool) -> list[str]:
-    """The rule in nft's words, for each family that the table can hold; marked, so that it is found again."""
+    """Return the rule in nft syntax for each family that the table can hold, with a comment to find it by."""
     family, table, chain = path
     side = "saddr" if inbound else "daddr"
     groups = {proto: [a for a in trusted if (":" in a) == (proto == "ip6")] for proto in ("ip", "ip6")}

@@ -7,11 +7,10 @@ from netdoctor.model import Fix, run
 
 
 def set_to(text: str, values: Mapping[str, tuple[object, object]], name: str) -> tuple[Fix, Fix]:
-    """The fixes that give these sysctls (``net/core/somaxconn``) their values; by each, what it is to be and
-    what it is.
+    """Return fixes that set these sysctls, now and from each boot on.
 
-    Keys and values stand in commands: ours alone, and a node's only where a pattern has let them through.
-    name: ``90-netdoctor-{name}.conf`` keeps them.
+    values: by ``net/core/somaxconn``, what it is to be and what it is. They stand in commands: text of a node
+    has to match a pattern before. name: of ``90-netdoctor-{name}.conf``, which keeps them.
     """
     now, before = ([shlex.quote(f"{key}={pair[i]}") for key, pair in values.items()] for i in (0, 1))
     assignments, file = " ".join(now), f"/etc/sysctl.d/90-netdoctor-{name}.conf"

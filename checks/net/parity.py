@@ -34,7 +34,7 @@ H = TypeVar("H", bound=Hashable)
 
 
 def carriers(net: NetFacts, used: Collection[str]) -> list[Netdev]:
-    """The physical NICs, and a container's end of its link, under these addresses of a node."""
+    """Return the physical NICs (in a container the veth) that carry these addresses of a node."""
     names = {row.ifname.partition(":")[0] for row in net.addresses if row.address in used}
     names |= {name.partition(".")[0] for name in names}
     names |= {link for dev in net.netdevs if dev.name in names for link in dev.slaves}
@@ -106,7 +106,10 @@ def settings(nics: Nics, hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:
 
 
 def _set_on(dev: Netdev, host: HostFacts | None) -> Iterator[tuple[tuple[str, int, int], int]]:
-    """What is compared, and its value: sizes with the same most, where as many processors ask for queues."""
+    """Yield each setting of a NIC and its value.
+
+    Sizes are compared between NICs of equal maximum, on machines with as many processors.
+    """
     if dev.nic is not None:
         for key, on in dev.nic.features.items():
             if key in FEATURES:

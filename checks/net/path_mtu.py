@@ -83,7 +83,7 @@ def _on_path(
     hosts: Mapping[str, HostFacts] | None,
     blamed: set[tuple[str, Kind, tuple[str, ...]]],
 ) -> Iterator[Finding]:
-    """blamed: what earlier paths have shown, so that a node in trouble on each is one cause; added to."""
+    """Judge one path. blamed: faults of earlier paths; one on several paths is one cause. Added to."""
     probes = {(probe.src, probe.dst): probe for probe in some}
     outcomes = {cell: _outcome(probe, nets) for cell, probe in probes.items()}
     measured = {cell: outcome for cell, outcome in outcomes.items() if outcome == "ok" or outcome in CAUSES}

@@ -225,7 +225,7 @@ class _Names:
         observed: str,
         expected: Expected,
     ) -> Finding:
-        """wrong: the lookups that failed, each by a node that is called so."""
+        """Return the finding of a node. wrong: the lookups that failed, by a node of that name."""
         status, launchers = _stopped(wrong, self.first, self.job)
         fix = entries(
             "put the names with their addresses into /etc/hosts there, or correct DNS",

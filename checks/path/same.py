@@ -71,7 +71,7 @@ def _label(copy: Place) -> str:
 
 
 def copied(path: str, source: str) -> Fix:
-    """How a node gets what `source` has: by hand, as nobody knows which side is right."""
+    """Return how a node gets what `source` has. A person decides which side is right."""
     if not source:
         return run("bring it to this node, or correct --path")
     text = f"compare it with {source}, and copy it from where it is right"

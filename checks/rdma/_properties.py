@@ -60,7 +60,7 @@ def flow_control(port: HcaPort) -> str | None:
 
 
 def sorting(port: HcaPort) -> str | None:
-    """By what a NIC sorts packets into priorities: ``VLAN``, ``DSCP``, and what its table has for itself."""
+    """Return by what a NIC sorts packets into priorities: ``VLAN``, or ``DSCP`` with its own rows."""
     flow = port.flow
     if flow is None or flow.pfc is None:
         return None

@@ -197,7 +197,7 @@ def _no_ipv4(one: GidChoice, nobody: bool, net: NetFacts | None, host: HostFacts
 
 
 def carries(netdev: str, net: NetFacts | None, host: HostFacts | None) -> str:
-    """What would go with an interface: the session, the default route; "perhaps" where nobody knows."""
+    """Return what is lost with an interface: session, default route; "perhaps" where it is not known."""
     if net is None or host is None or not host.ssh_server_address:
         return "perhaps this session and the default route"
     local = {row.address for row in rows_of(net) if row.ifname == netdev}

@@ -73,7 +73,7 @@ def programs(nodes: Mapping[str, LaunchFacts], job: Job) -> Iterator[Finding]:
 
 
 def _usable(facts: LaunchFacts, launcher: str) -> Program | None:
-    """The program that has to be found on a node: of mpirun's the one that it starts on others, too."""
+    """Return the program that a node has to have, best one whose version is known; None without one."""
     programs = [one for one in facts.programs if launcher != "deepspeed" or one.name == "pdsh"]
     found = [one for one in programs if one.path or one.beside]
     return next((one for one in found if one.said), found[0]) if found else None
