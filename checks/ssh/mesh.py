@@ -1,8 +1,9 @@
 """Logins from node to node, which pdsh, DeepSpeed and mpirun need."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from netdoctor import tables
 from netdoctor.check import check
@@ -67,7 +68,12 @@ def known_as(login: MeshLogin) -> str:
     return f"[{login.host}]:{login.port}" if login.port not in (None, 22) else login.host
 
 
-def _exchange_host_keys(logins: Sequence[MeshLogin], mesh: Mesh, *, forget: bool) -> Iterator[Fix]:
+def _on_each(nodes: Iterable[str], text: str, shell: str, **more: Any) -> list[Fix]:
+    """The same fix on each of these nodes, once. more: Fix's other fields."""
+    return [run(text, shell, on=node, **more) for node in dict.fromkeys(nodes)]
+
+
+def _exchange_host_keys(logins: Sequence[MeshLogin], mesh: Mesh, *, forget: bool) -> list[Fix]:
     """Every node that lacks keys gets those of all that any of them meets: one command serves all."""
     names = dict.fromkeys((known_as(one), one.dst) for one in logins if known_as(one))
     keys = [
@@ -79,78 +85,65 @@ def _exchange_host_keys(logins: Sequence[MeshLogin], mesh: Mesh, *, forget: bool
     drop = "".join(f"ssh-keygen -q -R '{name}' >/dev/null 2>&1; " for name, _ in names) if forget else ""
     lines = " ".join(f"'{key}'" for key in keys)
     add = f"printf '%s\\n' {lines} >> ~/.ssh/known_hosts"
-    for src in dict.fromkeys(one.src for one in logins):
-        yield run(
-            "give it the host keys that the other nodes have themselves, read there over netdoctor's login",
-            f"(umask 077; mkdir -p ~/.ssh; {drop}{add})" if keys else "",
-            on=src,
-            effect="next login",
-            widens="trusts these keys",
-        )
+    text = "give it the host keys that the other nodes have themselves, read there over netdoctor's login"
+    shell = f"(umask 077; mkdir -p ~/.ssh; {drop}{add})" if keys else ""
+    sources = (one.src for one in logins)
+    return _on_each(sources, text, shell, effect="next login", widens="trusts these keys")
 
 
-def _let_in(logins: Sequence[MeshLogin], mesh: Mesh) -> Iterator[Fix]:
-    sources = dict.fromkeys(one.src for one in logins)
-    has = {src: mesh.nodes[src].public_keys[:1] for src in sources if src in mesh.nodes}
+def _let_in(logins: Sequence[MeshLogin], mesh: Mesh) -> list[Fix]:
+    has = {one.src: mesh.nodes[one.src].public_keys[:1] for one in logins if one.src in mesh.nodes}
     keys = dict.fromkeys(key for public in has.values() for key in public if _KEY.fullmatch(key))
     each = "; ".join(f"grep -qsF '{k}' $f || echo '{k}' >> $f" for k in keys)
-    for dst in dict.fromkeys(one.dst for one in logins) if keys else ():
-        yield run(
-            "let the nodes' own keys in",
-            f"(umask 077; mkdir -p ~/.ssh; f=~/.ssh/authorized_keys; {each})",
-            on=dst,
-            effect="next login",
-            widens="lets the other nodes log in as this user",
-        )
-    for src in (src for src in sources if not has.get(src)):
-        yield run("make a key for the user, and scan again for who has to let it in", _MAKE, on=src)
+    let_in = _on_each(
+        (one.dst for one in logins if keys),
+        "let the nodes' own keys in",
+        f"(umask 077; mkdir -p ~/.ssh; f=~/.ssh/authorized_keys; {each})",
+        effect="next login",
+        widens="lets the other nodes log in as this user",
+    )
+    without = (one.src for one in logins if not has.get(one.src))
+    return let_in + _on_each(
+        without, "make a key for the user, and scan again for who has to let it in", _MAKE
+    )
 
 
-def _port(logins: Sequence[MeshLogin], sessions: Mapping[str, Session]) -> Iterator[Fix]:
-    other = {
-        one.host: (one.src, sessions[one.dst].port)
+def _port(logins: Sequence[MeshLogin], sessions: Mapping[str, Session]) -> list[Fix]:
+    ports = {
+        one.host: sessions[one.dst].port
         for one in logins
         if one.dst in sessions and sessions[one.dst].port != one.port and known_as(one)
     }
-    for port in dict.fromkeys(port for _, port in other.values()):
-        hosts = " ".join(host for host, (_, listening) in other.items() if listening == port)
-        text = f"printf 'Host {hosts}\\n  Port {port}\\n' | cat - ~/.ssh/config"
-        keep = "cat ~/.ssh/config.netdoctor > ~/.ssh/config && rm ~/.ssh/config.netdoctor"
-        for src in dict.fromkeys(one.src for one in logins):
-            yield run(
-                f"tell its ssh the port on which netdoctor reached them, {port}",
-                f"(umask 077; mkdir -p ~/.ssh; touch ~/.ssh/config; {text} > ~/.ssh/config.netdoctor "
-                f"&& {keep})",
-                on=src,
-                effect="next login",
-            )
-    if not other:
+    if not ports:
         start = "systemctl enable --now ssh 2>/dev/null || systemctl enable --now sshd"
-        for dst in dict.fromkeys(one.dst for one in logins):
-            yield run(
-                "start the SSH server, and let the other nodes reach its port", start, on=dst, root=True
-            )
+        text = "start the SSH server, and let the other nodes reach its port"
+        return _on_each((one.dst for one in logins), text, start, root=True)
+    fixes = []
+    for port in dict.fromkeys(ports.values()):
+        hosts = " ".join(host for host, listening in ports.items() if listening == port)
+        new = f"printf 'Host {hosts}\\n  Port {port}\\n' | cat - ~/.ssh/config > ~/.ssh/config.netdoctor"
+        keep = "cat ~/.ssh/config.netdoctor > ~/.ssh/config && rm ~/.ssh/config.netdoctor"
+        text = f"tell its ssh the port on which netdoctor reached them, {port}"
+        shell = f"(umask 077; mkdir -p ~/.ssh; touch ~/.ssh/config; {new} && {keep})"
+        fixes += _on_each((one.src for one in logins), text, shell, effect="next login")
+    return fixes
 
 
-def fixes(
-    kind: Login, logins: Sequence[MeshLogin], mesh: Mesh, sessions: Mapping[str, Session]
-) -> tuple[Fix, ...]:
+def fixes(kind: Login, logins: Sequence[MeshLogin], mesh: Mesh, sessions: Mapping[str, Session]) -> list[Fix]:
     """How those that failed in this way get through."""
     if kind in (Login.HOST_KEY_UNKNOWN, Login.HOST_KEY_CHANGED):
-        return tuple(_exchange_host_keys(logins, mesh, forget=kind is Login.HOST_KEY_CHANGED))
+        return _exchange_host_keys(logins, mesh, forget=kind is Login.HOST_KEY_CHANGED)
     if kind is Login.AUTH:
-        return tuple(_let_in(logins, mesh))
+        return _let_in(logins, mesh)
     if kind is Login.REFUSED:
-        return tuple(_port(logins, sessions))
+        return _port(logins, sessions)
     if kind is Login.TOO_MANY:
         more, back = more_startups()
         text = "let sshd take more logins at once; launchers will need it too"
-        return tuple(
-            run(text, more, undo=back, on=dst, root=True) for dst in dict.fromkeys(one.dst for one in logins)
-        )
+        return _on_each((one.dst for one in logins), text, more, undo=back, root=True)
     first = logins[0]
     ask = f"ssh -v -o BatchMode=yes {first.host} true" if known_as(first) else ""
-    return (look("see what it says where it stops", ask, on=first.src),)
+    return [look("see what it says where it stops", ask, on=first.src)]
 
 
 NO_CLIENT = Cause("mesh-no-client", "{nodes} {has} no SSH client, and so logs in nowhere")
