@@ -7,7 +7,7 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TypeVar
+from typing import TypedDict, TypeVar, Unpack
 
 from netdoctor.facts.base import FACT_TYPES, FactInfo
 from netdoctor.model import Finding
@@ -22,13 +22,13 @@ LOGINS = ("ssh.login", "slurm.node", "ray.nodes", "facts.file", "meet.task")
 class Profile(StrEnum):
     """When a check runs: each profile includes the ones before it.
 
-    ASKED is none that a scan can have: its checks run where --also or --only names them, in full.
+    ON_REQUEST is none that a scan can have: its checks run where --also or --only names them, in full.
     """
 
     QUICK = "quick"
     LAUNCH = "launch"
     FULL = "full"
-    ASKED = "asked"
+    ON_REQUEST = "asked"
 
     def includes(self, other: "Profile") -> bool:
         order = list(Profile)
@@ -46,34 +46,42 @@ class Parameter:
     optional: bool
 
 
+class Options(TypedDict, total=False):
+    """What `check` may be told of a check; `Check` has the defaults."""
+
+    after: Sequence[str]  # checks that must not have failed on the same node, else the result is ``blocked``
+    explains: Sequence[str]  # globs of check ids whose failures on the same nodes this one accounts for
+    profile: str
+    required: bool  # an ``unknown`` of it makes the verdict UNDECIDED
+    cost: str  # ``read-only``, ``opens-port``, ``writes-file``, ``loads-gpu``
+    root: bool
+    source: str | None
+    via: str | None  # what has to reach the nodes for this check to apply, one of VIAS; None for any
+    # Keys of what users may expect of nodes (``{"gpu.driver": str}``: str, int, float or bool), which the
+    # check compares by `Expectations.for_values` or `differing`; a key belongs to one check. ``net.mtu.*`` is
+    # a key of things with names, compared by `named`.
+    expects: Mapping[str, type]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """A registered check.
-
-    scope: ``node`` (called once per node), ``cluster`` (called once).
-    after: checks that must not have failed on the same node, else the result is ``blocked``.
-    explains: globs of check ids whose trouble on the same nodes this check's failure accounts for.
-    required: an ``unknown`` of it makes the verdict UNDECIDED.
-    cost: ``read-only``, ``opens-port``, ``writes-file``, ``loads-gpu``.
-    via: what has to reach the nodes for this check to apply, one of VIAS; None for any.
-    needs: the facts that have to be collected or measured, once each: for a derived one those behind it.
-    """
+    """A registered check."""
 
     id: str
     function: CheckFunction
     title: str
     manual: str
     parameters: tuple[Parameter, ...]
-    needs: tuple[Parameter, ...]
-    scope: str
-    profile: Profile
-    after: tuple[str, ...]
-    explains: tuple[str, ...]
-    required: bool
-    cost: str
-    root: bool
-    source: str | None
+    needs: tuple[Parameter, ...]  # facts to collect or measure, once each: of a derived one those behind it
+    scope: str  # ``node`` (called once per node), ``cluster`` (called once)
     origin: str
+    after: tuple[str, ...] = ("ssh.login",)
+    explains: tuple[str, ...] = ()
+    profile: Profile = Profile.QUICK
+    required: bool = True
+    cost: str = "read-only"
+    root: bool = False
+    source: str | None = None
     via: str | None = None
     expects: Mapping[str, type] = field(default_factory=dict)
 
@@ -101,18 +109,7 @@ _FAMILY = re.compile(r"^[a-z0-9]+$")
 _KEY = re.compile(r"^[a-z0-9]+(\.[a-z0-9]+(-[a-z0-9]+)*)+(\.\*)?$")
 
 
-def check(
-    *,
-    after: Sequence[str] = ("ssh.login",),
-    explains: Sequence[str] = (),
-    profile: str = "quick",
-    cost: str = "read-only",
-    required: bool = True,
-    root: bool = False,
-    source: str | None = None,
-    via: str | None = None,
-    expects: Mapping[str, type] | None = None,
-) -> Callable[[CheckFunction], CheckFunction]:
+def check(**options: Unpack[Options]) -> Callable[[CheckFunction], CheckFunction]:
     """Register a check and return the function unchanged.
 
     The id comes from the function's name: ``rdma_rate`` is ``rdma.rate``, ``net_path_mtu`` is
@@ -121,26 +118,11 @@ def check(
     typed ``X | None`` gets None where the fact is missing instead of ending the check as unknown; what has to
     be measured between nodes is missing in a quick scan for a check of that profile.
 
-    expects: keys of what users may expect of nodes (``{"gpu.driver": str}``: str, int, float or bool), which
-    the check compares by `Expectations.for_values` or `differing`; a key belongs to one check. ``net.mtu.*``
-    is a key of things with names, compared by `named`.
-
     Raises CheckError when a parameter is no fact, the name has no family, or the docstring is missing.
     """
 
     def register(function: CheckFunction) -> CheckFunction:
-        spec = describe(
-            function,
-            after=after,
-            explains=explains,
-            profile=profile,
-            cost=cost,
-            required=required,
-            root=root,
-            source=source,
-            via=via,
-            expects=expects,
-        )
+        spec = describe(function, **options)
         known = REGISTERED.get(spec.id)
         if known is not None and known.origin != spec.origin:
             raise CheckError(f"check {spec.id} of {spec.origin} is already defined by {known.origin}")
@@ -150,55 +132,42 @@ def check(
     return register
 
 
-def describe(
-    function: CheckFunction,
-    *,
-    after: Sequence[str],
-    explains: Sequence[str],
-    profile: str,
-    cost: str,
-    required: bool,
-    root: bool,
-    source: str | None,
-    via: str | None = None,
-    expects: Mapping[str, type] | None = None,
-) -> Check:
+def describe(function: CheckFunction, **options: Unpack[Options]) -> Check:
     """The Check that `function` and its options amount to."""
     name = function.__name__
     family, _, rest = name.partition("_")
     if not rest or not _FAMILY.match(family):
         raise CheckError(f"{name}: a check's name is family_property, such as rdma_rate")
-    for option, value in (("after", after), ("explains", explains)):
-        if isinstance(value, str):  # a sequence of letters, and so silently nothing
+    for option in ("after", "explains"):
+        if isinstance(value := options.get(option), str):  # a sequence of letters, and so silently nothing
             raise CheckError(f"{name}: {option} is a list of check ids: {option}=[{value!r}]")
     manual = inspect.getdoc(function)
     if not manual:
         raise CheckError(f"{name}: a check needs a docstring; it is its manual page")
     parameters = tuple(_parameters(function))
-    for key in expects or {}:
+    for key in options.get("expects", {}):
         if not _KEY.match(key):
             raise CheckError(f"{name}: {key!r} is no key such as gpu.driver")
-    said = ("job", "wanted")  # by the user, and the same for every node
-    all_nodes = any(p.all_nodes or p.info.scope == "cluster" for p in parameters if p.info.group not in said)
+    # What the user typed is the same for every node.
+    facts = [p for p in parameters if p.info.group not in ("job", "wanted")]
     check_id = f"{family}.{rest.replace('_', '-')}"
-    return Check(
+    spec = Check(
         id=check_id,
         function=function,
         title=manual.splitlines()[0].strip(),
         manual=manual,
         parameters=parameters,
         needs=_needs(parameters),
-        scope="cluster" if all_nodes else "node",
-        profile=Profile(profile),
-        after=tuple(a for a in after if a != check_id),
-        explains=tuple(explains),
-        required=required,
-        cost=cost,
-        root=root,
-        source=source,
+        scope="cluster" if any(p.all_nodes or p.info.scope == "cluster" for p in facts) else "node",
         origin=function.__module__,
-        via=via,
-        expects=dict(expects or {}),
+        **options,  # type: ignore[arg-type]  # lists and texts are converted below
+    )
+    return replace(
+        spec,
+        profile=Profile(spec.profile),
+        after=tuple(a for a in spec.after if a != check_id),
+        explains=tuple(spec.explains),
+        expects=dict(spec.expects),
     )
 
 
@@ -212,16 +181,16 @@ def derived(function: D) -> D:
     Raises CheckError when a parameter is no fact, or is one node's.
     """
     name = function.__name__
-    made = typing.get_type_hints(function).get("return")
-    if not isinstance(made, type) or made is type(None):
+    fact = typing.get_type_hints(function).get("return")
+    if not isinstance(fact, type) or fact is type(None):
         raise CheckError(f"{name}: the return type of a derived fact is the dataclass that it makes")
     parameters = tuple(_parameters(function))
     for parameter in parameters:
         if not parameter.all_nodes and parameter.info.scope == "node":
             kind = parameter.fact.__name__
             raise CheckError(f"{name}: {parameter.name} is one node's; write Mapping[str, {kind}]")
-    FACT_TYPES[made] = FactInfo(group=name, scope="cluster", origin="derived")
-    DERIVED_FACTS[made] = Derived(function=function, parameters=parameters)
+    FACT_TYPES[fact] = FactInfo(group=name, scope="cluster", origin="derived")
+    DERIVED_FACTS[fact] = Derived(function=function, parameters=parameters)
     return function
 
 

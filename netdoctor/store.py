@@ -20,11 +20,8 @@ T = TypeVar("T")
 # Kubernetes node with thousands of services (kube-ipvs0). An agent tells by itself when it has more.
 ROWS_AT_MOST = 4096
 DEPTH_AT_MOST = 64
-SHORT_BYTES = 512
-# What nodes say alike is kept once: the texts of a few groups, of some kinds of nodes.
-ALIKE_BYTES, ALIKE = 8192, 512
-# What has a node's own name, addresses or GUIDs in it, and so is like no other's.
-DISTINCT = frozenset({"host", "net", "rdma", "resolve"})
+# Equal answers of nodes become one object: of texts up to so many bytes, so many at a time.
+SHARED_BYTES, SHARED = 8192, 512
 NOT_COLLECTED = Missing(Why.NOT_COLLECTED, "not collected in this scan")
 
 
@@ -66,9 +63,9 @@ class Store:
 
     def part(self, group: str, node: str) -> Any:
         """The run's fact as far as this node goes: Missing where the node took no part in it."""
-        whole = self.cluster_fact(group)
-        own = self.node.get(group, {}).get(node)
-        return own if isinstance(own, Missing) and not isinstance(whole, Missing) else whole
+        fact, of_node = self.cluster_fact(group), self.get(group, node)
+        dropped_out = isinstance(of_node, Missing) and of_node is not NOT_COLLECTED
+        return of_node if dropped_out and not isinstance(fact, Missing) else fact
 
 
 def group_type(group: str) -> type | None:
@@ -92,32 +89,35 @@ def _import_all() -> None:
         importlib.import_module(f"{facts.__name__}.{module.name}")
 
 
-class Said(msgspec.Struct, Generic[T]):
-    """One group of an agent's reply, where it has a value."""
+class Answer(msgspec.Struct, Generic[T]):
+    """One group of an agent's reply."""
 
     value: T | msgspec.UnsetType = msgspec.UNSET
+    missing: Any = None
 
 
 @lru_cache(maxsize=128)
-def _reader(cls: type) -> Callable[[bytes], Said[Any]]:
-    return msgspec.json.Decoder(Said[cls]).decode  # type: ignore[valid-type]
+def _reader(cls: type) -> Callable[[bytes], Answer[Any]]:
+    return msgspec.json.Decoder(Answer[cls]).decode  # type: ignore[valid-type]
 
 
-def _made(cls: type, text: bytes) -> Any:
-    return _whole(_reader(cls)(text).value)
+def _read(cls: type, text: bytes) -> Any:
+    """The fact, or why it is missing; None where there is neither. Raises ValueError, or as msgspec does."""
+    answer = _reader(cls)(text)
+    return _reason(answer.missing) if answer.value is msgspec.UNSET else _complete(answer.value)
 
 
-def _whole(value: Any) -> Any:
+def _complete(value: Any) -> Any:
     """The fact as it is. Raises ValueError where it lacks what every machine has: nothing that a check could
     find in it speaks for the node."""
-    lacks = getattr(value, "lacks", None)  # of our own types alone
-    if lacks is not None and (what := lacks()):
+    missing_field = getattr(value, "missing_field", None)  # of our own types alone
+    if missing_field is not None and (what := missing_field()):
         raise ValueError(f"the answer does not say {what}")
     return value
 
 
-# One object for equal texts: most of a healthy cluster's nodes have the same limits, packages and settings.
-_alike = lru_cache(maxsize=ALIKE)(_made)
+# Most of a healthy cluster's nodes have the same limits, packages and settings.
+_read_shared = lru_cache(maxsize=SHARED)(_read)
 
 
 def decode(group: str, raw: Any) -> Any:
@@ -132,63 +132,45 @@ def decode(group: str, raw: Any) -> Any:
 def decoder(group: str) -> Callable[[Any], Any]:
     """`decode` of one group, for many nodes."""
     cls = group_type(group)
-    if cls is None or not _is_ours(FACT_TYPES[cls]):
-        return lambda raw: _from_plain(group, cls, raw)
-    made = _made if group in DISTINCT else _alike
+    ours = cls is not None and _is_ours(FACT_TYPES[cls])
 
     def fact(raw: Any) -> Any:
-        if not isinstance(raw, msgspec.Raw):
-            return _from_plain(group, cls, raw)
-        text = bytes(raw)
-        if len(text) <= SHORT_BYTES and text.startswith(b'{"missing"') and (reason := _reason(text)):
-            return reason
         try:
-            # Straight to the fact: plain data in between takes longer than both.
-            if not has_more(text, ROWS_AT_MOST - 1):
-                value = (made if len(text) <= ALIKE_BYTES else _made)(cls, text)
-                if value is not msgspec.UNSET:
-                    return value
+            if isinstance(raw, msgspec.Raw):
+                text = bytes(raw)
+                # Straight to the fact: plain data in between takes longer than both.
+                if cls is not None and ours and not has_more(text, ROWS_AT_MOST - 1):
+                    read = _read_shared if len(text) <= SHARED_BYTES else _read
+                    if (found := read(cls, text)) is not None:
+                        return found
+                if depth(text, DEPTH_AT_MOST) > DEPTH_AT_MOST:
+                    return Missing(Why.UNPARSABLE, f"{group}: nested more than {DEPTH_AT_MOST} levels deep")
+                raw = msgspec.json.decode(text)
+            return _from_plain(group, cls, raw)
         except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
-            return _unfit(group, error)
-        return _from_plain(group, cls, raw)
+            where = str(error).replace("`$.value", "`$").removesuffix(" - at `$`")
+            return Missing(Why.UNPARSABLE, f"{group}: {where}")
 
     return fact
 
 
 def _from_plain(group: str, cls: type | None, raw: Any) -> Any:
-    """The same by way of plain data, for what is not as usual."""
-    if isinstance(raw, msgspec.Raw):
-        text = bytes(raw)
-        if depth(text, DEPTH_AT_MOST) > DEPTH_AT_MOST:
-            return Missing(Why.UNPARSABLE, f"{group}: nested more than {DEPTH_AT_MOST} levels deep")
-        try:
-            raw = msgspec.json.decode(text)
-        except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
-            return _unfit(group, error)
     if not isinstance(raw, dict):
         return Missing(Why.UNPARSABLE, f"{group}: the node's answer is no object")
-    if "value" in raw:
-        if cls is None:
-            return Missing(Why.UNPARSABLE, f"{group}: no such fact")
-        info = FACT_TYPES[cls]
-        # A plug-in knows what its own fact may hold.
-        if _is_ours(info) and (rows := _rows_at_most(raw["value"])) > ROWS_AT_MOST:
-            return Missing(Why.UNPARSABLE, f"{group}: {rows} rows, at most {ROWS_AT_MOST} are judged")
-        try:
-            value: Any = msgspec.convert(raw["value"], type=cls)
-            return _whole(value) if _is_ours(info) else value
-        except (msgspec.ValidationError, TypeError, ValueError, RecursionError) as error:
-            return Missing(Why.UNPARSABLE, f"{group}: {error}")
-    return _missing(raw) or Missing(Why.UNPARSABLE, f"{group}: neither a value nor a reason")
+    if "value" not in raw:
+        reason = _reason(raw.get("missing"))
+        return reason or Missing(Why.UNPARSABLE, f"{group}: neither a value nor a reason")
+    if cls is None:
+        return Missing(Why.UNPARSABLE, f"{group}: no such fact")
+    if not _is_ours(FACT_TYPES[cls]):  # a plug-in knows what its own fact may hold
+        return msgspec.convert(raw["value"], type=cls)
+    if (rows := _most_rows(raw["value"])) > ROWS_AT_MOST:
+        return Missing(Why.UNPARSABLE, f"{group}: {rows} rows, at most {ROWS_AT_MOST} are judged")
+    return _complete(msgspec.convert(raw["value"], type=cls))
 
 
-def _unfit(group: str, error: Exception) -> Missing:
-    where = str(error).replace("`$.value", "`$").removesuffix(" - at `$`")
-    return Missing(Why.UNPARSABLE, f"{group}: {where}")
-
-
-def _missing(raw: Mapping[str, Any]) -> Missing | None:
-    missing = raw.get("missing")
+def _reason(missing: Any) -> Missing | None:
+    """Why there is no fact, by an agent's own words; None where they are no reason."""
     if not isinstance(missing, dict):
         return None
     why = missing.get("why")
@@ -196,27 +178,8 @@ def _missing(raw: Mapping[str, Any]) -> Missing | None:
     return Missing(Why(known), str(missing.get("detail", ""))[:400])
 
 
-@lru_cache(maxsize=1024)
-def _reason(text: bytes) -> Missing | None:
-    """The reason in a short text, of which thousands of nodes have the same; None where there is none."""
-    try:
-        raw = msgspec.json.decode(text)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None
-    return None if "value" in raw else _missing(raw)
-
-
 def _is_ours(info: FactInfo) -> bool:
     return info.origin == "agent" and info.collector is None
-
-
-def _rows_at_most(value: Any) -> int:
-    """As _most_rows(), or more cheaply a number below ROWS_AT_MOST that it does not exceed."""
-    try:
-        few = msgspec.json.encode(value).count(b",") + 1
-    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError):
-        return _most_rows(value)  # no JSON, such as a number beyond 64 bits: the type says no
-    return few if few < ROWS_AT_MOST else _most_rows(value)
 
 
 def _most_rows(value: Any) -> int:
@@ -256,8 +219,8 @@ def load(data: Mapping[str, Any]) -> Store:
         if isinstance(by_node, dict):
             for node, raw in by_node.items():
                 store.put(group, node, from_saved(group, raw))
-    whole = data.get("cluster")
-    for group, raw in whole.items() if isinstance(whole, dict) else ():
+    cluster = data.get("cluster")
+    for group, raw in cluster.items() if isinstance(cluster, dict) else ():
         store.cluster[group] = from_saved(group, raw)
     return store
 

@@ -36,7 +36,7 @@ PROFILES = {
     Profile.QUICK: "quick, launch, full",
     Profile.LAUNCH: "launch, full",
     Profile.FULL: "full",
-    Profile.ASKED: "none: where `--also` or `--only` names it",
+    Profile.ON_REQUEST: "none: where `--also` or `--only` names it",
 }
 COSTS = {
     "read-only": "read-only",

@@ -101,7 +101,7 @@ def _explain(checks: dict[str, Check], check_id: str, columns: int | None) -> in
         "",
         (
             "runs where --also or --only names it"
-            if check.profile is Profile.ASKED
+            if check.profile is Profile.ON_REQUEST
             else f"runs in profile {check.profile.value} and up"
         )
         + f"; {check.cost}"

@@ -209,7 +209,7 @@ def select(
     chosen = []
     for check in ordered(checks.values()):
         selected = matches(check.id, only) if only else profile.includes(check.profile)
-        if check.profile is Profile.ASKED:
+        if check.profile is Profile.ON_REQUEST:
             selected = check.id in only
         selected = selected or matches(check.id, also)
         if check.via not in (None, via):

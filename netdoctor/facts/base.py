@@ -70,8 +70,8 @@ def fact(
 ) -> Callable[[T], T]:
     """Register a frozen dataclass as the type of a fact group.
 
-    It may have a method ``lacks() -> str`` that says what every machine has and this answer has not, empty
-    where nothing is missing. Such an answer is unreadable: nobody has looked, or something cut it short.
+    It may have a method ``missing_field() -> str`` that says what every machine has and this answer has not,
+    empty where nothing is missing. Such an answer is unreadable: nobody has looked, or it was cut short.
     """
 
     def register(cls: T) -> T:

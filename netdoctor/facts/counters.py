@@ -31,7 +31,7 @@ class CounterFacts:
     # container. No wireless ones.
     netdevs: tuple[Counted, ...] = ()
 
-    def lacks(self) -> str:
+    def missing_field(self) -> str:
         return "" if self.uptime_s > 0 else "for how long it has been up"
 
 

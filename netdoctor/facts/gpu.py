@@ -129,7 +129,7 @@ class GpuFacts:
     cuda_visible_devices: str | None = None
     nvidia_visible_devices: str | None = None
 
-    def lacks(self) -> str:
+    def missing_field(self) -> str:
         return "" if self.nvml else "what NVML said"
 
 
@@ -157,7 +157,7 @@ class KernelLog:
     driver_age_s: float | None = None  # since the driver was loaded last, None where that is not in it
     events: tuple[KernelEvent, ...] = ()
 
-    def lacks(self) -> str:
+    def missing_field(self) -> str:
         return "" if self.source or self.refused else "which log was read"
 
 

@@ -135,7 +135,7 @@ class HostFacts:
     # Hardware that the node only plays (``hca``, ``gpu``); empty for a real one.
     pretended: tuple[str, ...] = ()
 
-    def lacks(self) -> str:
+    def missing_field(self) -> str:
         return "" if self.kernel and self.cpu_count > 0 else "kernel and processors"
 
 
@@ -169,5 +169,5 @@ class LimitFacts:
     # Size of ``nccl-*``, ``torch_*``, ``psm_*``, ``sem.*`` files of dead owners in /dev/shm.
     stale_shm_bytes: int = 0
 
-    def lacks(self) -> str:
+    def missing_field(self) -> str:
         return "" if self.shm.path and self.tmp.path else "where temporary files go"

@@ -101,7 +101,7 @@ class NetFacts:
     conntrack: int | None = None
     conntrack_max: int | None = None
 
-    def lacks(self) -> str:
+    def missing_field(self) -> str:
         return "" if self.netdevs else "any interface"
 
 
@@ -138,7 +138,7 @@ class ResolveFacts:
     # Lines of /etc/hosts that mention a name asked for or the own name (evidence).
     hosts_lines: tuple[str, ...] = ()
 
-    def lacks(self) -> str:
+    def missing_field(self) -> str:
         return "" if self.own.name else "its own name"
 
 
@@ -204,7 +204,7 @@ class PortHolderFacts:
     bind_error: str | None = None
     other_scan: bool = False  # another scan of netdoctor held it for the moment, which is none of `listeners`
 
-    def lacks(self) -> str:
+    def missing_field(self) -> str:
         return "" if self.port else "the port"
 
 

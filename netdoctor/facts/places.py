@@ -56,7 +56,7 @@ class PlaceFacts:
     places: tuple[Place, ...] = ()
     patience_s: float = 0.0  # how long each was waited for
 
-    def lacks(self) -> str:
+    def missing_field(self) -> str:
         if not any(place.path == "/" for place in self.places):
             return "what is at /"
         return next((f"what is at {p.path}" for p in self.places if p.error is None and p.kind is None), "")

@@ -28,7 +28,7 @@ class RayFacts:
     object_store_bytes: int | None = None
     object_store_dir: str = ""  # ``/dev/shm``, or where it went instead
 
-    def lacks(self) -> str:
+    def missing_field(self) -> str:
         return "" if self.address or self.gcs_address else "where the raylet is dialled"
 
 

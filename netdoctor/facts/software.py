@@ -109,7 +109,7 @@ class SoftwareFacts:
     unmet: tuple[Unmet, ...] | None = None
     shadows: tuple[Shadow, ...] = ()  # the first of each library
 
-    def lacks(self) -> str:
+    def missing_field(self) -> str:
         return "" if self.version else "the version of Python"
 
 
@@ -187,7 +187,7 @@ class EnvFacts:
     variables: dict[str, str] = field(default_factory=dict)
     nccl_conf: tuple[ConfFile, ...] = ()
 
-    def lacks(self) -> str:
+    def missing_field(self) -> str:
         # A session without PATH starts nothing.
         return "" if self.variables else "any variable"
 

@@ -39,6 +39,6 @@ class TuningFacts:
     processes_left: int | None = None  # of that limit, not in use
     cores_limit: float | None = None  # by quota
 
-    def lacks(self) -> str:
+    def missing_field(self) -> str:
         # Of /proc, which is there in every container, too.
         return "" if self.uptime_s is not None and self.sysctls else "kernel settings and since when it is up"
