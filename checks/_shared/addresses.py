@@ -7,7 +7,7 @@ from typing import Any
 
 from netdoctor.facts.net import AddressRow, Netdev, NetFacts
 from netdoctor.facts.software import Job
-from netdoctor.memo import of_one
+from netdoctor.memo import by_identity
 from netdoctor.rules import addresses as rules
 
 parse = rules.parse
@@ -24,7 +24,7 @@ def same(one: str | None, other: str | None) -> bool:
     return first is not None and first == parse(other)
 
 
-@of_one
+@by_identity
 def usable(net: NetFacts) -> list[AddressRow]:
     """Rows that peers can dial: neither loopback nor link-local."""
     return [row for row in net.addresses if rules.is_apart(row.address)]

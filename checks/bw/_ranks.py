@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from netdoctor.checks._shared.text import listing
-from netdoctor.facts.bandwidth import NO_GPU, AllReduce, PairRates, RankTrouble, Session
+from netdoctor.facts.bandwidth import NO_GPU, AllReduce, PairRates, RankFault, RankTrouble, Session
 from netdoctor.facts.paths import Path, Paths
 from netdoctor.model import CERTAIN, CLUSTER, LIKELY, SUSPECTED, Cause, Finding, Fix, run, seen, skip, unknown
 
@@ -18,8 +18,8 @@ class Way:
     fixes: tuple[Fix, ...] = ()
 
 
-WAYS = {
-    "import": Way(
+WAYS: dict[str, Way] = {
+    RankFault.IMPORT: Way(
         Cause("rank-import", "torch cannot be imported on {nodes}"),
         "torch cannot be imported on",
         (
@@ -29,7 +29,7 @@ WAYS = {
             ),
         ),
     ),
-    "device": Way(
+    RankFault.DEVICE: Way(
         Cause("rank-device", "torch cannot use the GPU on {nodes}"),
         "no usable GPU on",
         (
@@ -40,7 +40,7 @@ WAYS = {
             ),
         ),
     ),
-    "killed": Way(
+    RankFault.KILLED: Way(
         Cause("rank-killed", "a rank on {nodes} was killed in the middle of the experiment"),
         "a rank was killed on",
         (
@@ -51,7 +51,7 @@ WAYS = {
             ),
         ),
     ),
-    "files": Way(
+    RankFault.FILES: Way(
         Cause("rank-files", "a rank on {nodes} has no file descriptor left for another connection"),
         "no descriptor was left on",
         (
@@ -61,11 +61,11 @@ WAYS = {
             ),
         ),
     ),
-    "exited": Way(
+    RankFault.EXITED: Way(
         Cause("rank-exited", "a rank on {nodes} ended by itself in the middle of the experiment"),
         "a rank ended on",
     ),
-    "frozen": Way(
+    RankFault.FROZEN: Way(
         Cause("rank-frozen", "a rank on {nodes} froze in the middle of the experiment"),
         "a rank froze on",
         (
@@ -75,10 +75,14 @@ WAYS = {
             ),
         ),
     ),
-    "silent": Way(Cause("rank-silent", "netdoctor lost {nodes} in the middle of an experiment"), "lost"),
-    "store": Way(Cause("rank-store", "{nodes} cannot reach the rendezvous of a torch job", LIKELY)),
-    "connect": Way(Cause("rank-connect", "{nodes} cannot connect to the other ranks of a torch job", LIKELY)),
-    "stuck": Way(
+    RankFault.SILENT: Way(
+        Cause("rank-silent", "netdoctor lost {nodes} in the middle of an experiment"), "lost"
+    ),
+    RankFault.STORE: Way(Cause("rank-store", "{nodes} cannot reach the rendezvous of a torch job", LIKELY)),
+    RankFault.CONNECT: Way(
+        Cause("rank-connect", "{nodes} cannot connect to the other ranks of a torch job", LIKELY)
+    ),
+    RankFault.STUCK: Way(
         Cause("rank-stuck", "a torch job did not get done in the time that netdoctor gives it", SUSPECTED),
         "no more time; furthest behind",
     ),
@@ -111,7 +115,7 @@ def trouble(session: Session, nodes: Mapping[str, object]) -> Iterator[Finding]:
         doubtful = shared and way.cause.confidence is not CERTAIN
         cause = way.cause.but(confidence=SUSPECTED) if doubtful else way.cause
         # Whoever lives and has not come far was not too slow for anybody but us.
-        say = cause.unknown if one.what in ("silent", "stuck") else cause.fail
+        say = cause.unknown if one.what in (RankFault.SILENT, RankFault.STUCK) else cause.fail
         yield say(
             f"rank {one.rank} ({STAGES.get(one.during, one.during or 'starting')}): {one.detail}",
             at=node,

@@ -13,7 +13,7 @@ from netdoctor.checks.gpu._xid import address
 from netdoctor.facts.expected import Expectations
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.rdma import Hca, RdmaFacts
-from netdoctor.memo import of_one
+from netdoctor.memo import by_identity
 from netdoctor.model import PEERS, Action, Cause, Finding, Status, look, ok, seen, skip
 from netdoctor.rules.pci import Distance, distance
 
@@ -110,7 +110,7 @@ def farther(nodes: Mapping[str, Layout]) -> dict[str, Finding]:
     return found
 
 
-@of_one
+@by_identity
 def distances(one: Layout) -> str:
     """``8 PIX``: how far the GPUs are from their nearest HCAs."""
     return _counts(one.nearest.values())

@@ -1,6 +1,7 @@
 """What the bandwidth experiments measured: packet loss, TCP streams, pairs and all-reduces of torch."""
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from netdoctor.facts.base import fact
 
@@ -107,17 +108,29 @@ class PairRate:
     busy: float = 0.0  # as in TcpRate, for all threads of the busier end together; 0 with nccl, which spins
 
 
+class RankFault(StrEnum):
+    """Why a rank did not do its part."""
+
+    IMPORT = "import"  # torch cannot be imported
+    DEVICE = "device"  # the GPU, or its driver
+    KILLED = "killed"
+    FROZEN = "frozen"
+    EXITED = "exited"
+    SILENT = "silent"  # its node does not answer
+    FILES = "files"  # no descriptor left for a connection
+    STORE = "store"  # it cannot reach the rendezvous
+    CONNECT = "connect"  # it cannot form the group
+    STUCK = "stuck"  # alive, and not through in its time
+    ERROR = "error"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankTrouble:
     """A rank that did not do its part."""
 
     node: str
     rank: int
-    # ``import`` (torch cannot be imported), ``device``, ``killed``, ``frozen``, ``exited``, ``silent`` (its
-    # node does not answer), ``files`` (no descriptor left for a connection), ``store`` (cannot reach the
-    # rendezvous), ``connect`` (cannot form the group), ``stuck`` (alive, and not through in its time),
-    # ``error``.
-    what: str
+    what: str  # a RankFault; later releases may know more
     detail: str
     during: str
     first: bool = True  # among the first to fail, the others may only echo it

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from netdoctor.facts.bandwidth import RankTrouble
+from netdoctor.facts.bandwidth import RankFault, RankTrouble
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.software import Job
 from netdoctor.measure.common import Caller, reason, replies, token
@@ -246,7 +246,9 @@ class Ranks:
         result = found[0] if isinstance(found[0], dict) else {}
         number = result.get("port")
         if not isinstance(number, int) or not 0 < number < 65536:
-            raise Failed([RankTrouble(node=first[0], rank=0, what="error", detail="no port", during="store")])
+            raise Failed(
+                [RankTrouble(node=first[0], rank=0, what=RankFault.ERROR, detail="no port", during="store")]
+            )
         self.port, busy = number, result.get("busy")
         self.port_busy = str(busy)[:200] if busy else None
         # Gloo waits five times its time-out for an answer to a connect (pair.h waitUntil): we do not.
@@ -363,7 +365,11 @@ class Ranks:
 
     def _silent(self, node: str, during: str) -> RankTrouble:
         return RankTrouble(
-            node=node, rank=self.on_node(node)[0].number, what="silent", detail=self.lost[node], during=during
+            node=node,
+            rank=self.on_node(node)[0].number,
+            what=RankFault.SILENT,
+            detail=self.lost[node],
+            during=during,
         )
 
     def _blame(self, waiting: Iterable[str], until: str) -> list[RankTrouble]:
@@ -375,9 +381,9 @@ class Ranks:
                 found.append((1, self._silent(node, self.on_node(node)[0].stage)))
                 continue
             for rank in self.on_node(node):
-                weight, what, detail = self._state(rank, time.monotonic() >= self.end)
+                weight, fault, detail = self._state(rank, time.monotonic() >= self.end)
                 one = RankTrouble(
-                    node=node, rank=rank.number, what=what, detail=detail[:400], during=rank.stage
+                    node=node, rank=rank.number, what=fault, detail=detail[:400], during=rank.stage
                 )
                 if weight is not None:
                     found.append((weight, one))
@@ -398,11 +404,11 @@ class Ranks:
             return rank.stage not in ("start", "import")
         return until in {str(step) for step in rank.results}
 
-    def _state(self, rank: Rank, late: bool) -> tuple[int | None, str, str]:
-        """(weight, what, detail): a smaller weight is nearer to the root, None is alive and well."""
+    def _state(self, rank: Rank, late: bool) -> tuple[int | None, RankFault, str]:
+        """(weight, fault, detail): a smaller weight is nearer to the root, None is alive and well."""
         error = rank.error
         if error is not None and error.stage in ("import", "device"):
-            return 0, error.stage, f"{error.kind}: {error.text}"
+            return 0, RankFault(error.stage), f"{error.kind}: {error.text}"
         if not rank.running and error is None:
             return _ended(rank)
         if self._is_frozen(rank):
@@ -411,44 +417,45 @@ class Ranks:
                 if rank.stopped >= 2
                 else f"no sign of life for {rank.silent_s:.0f} s"
             )
-            return 1, "frozen", text
+            return 1, RankFault.FROZEN, text
         if error is not None:
-            what = {"store": "store", "group": "connect", "mesh": "connect"}.get(error.stage, "error")
+            fault = _STAGE_FAULTS.get(error.stage, RankFault.ERROR)
             detail = f"{error.kind}: {error.text}"
             if _DEVICE.search(error.text):
-                return 1, "device", detail
+                return 1, RankFault.DEVICE, detail
             if _DIAL.search(error.text):
-                return 2, "connect", detail
+                return 2, RankFault.CONNECT, detail
             echo = error.stage == "peers" or _ECHO.search(error.text)
-            return (ECHO if echo else 2), what, detail
+            return (ECHO if echo else 2), fault, detail
         if late and rank.dialling:
             ends = dict.fromkeys(rank.dialling)
             names = {address: node for node, address in self.addresses.items()}
             text = ", ".join(f"{names.get(a, a)} ({a}:{port})" for a, port in list(ends)[:4])
-            return 3, "connect", f"no answer from {text}"
-        return None, "stuck", f"still waiting in stage {rank.stage}"
+            return 3, RankFault.CONNECT, f"no answer from {text}"
+        return None, RankFault.STUCK, f"still waiting in stage {rank.stage}"
 
 
+_STAGE_FAULTS = {"store": RankFault.STORE, "group": RankFault.CONNECT, "mesh": RankFault.CONNECT}
 _ABORTS = (
-    (_FILES, 0, "files"),
-    (_DEVICE, 1, "device"),
-    (_DIAL, 2, "connect"),
-    (_ECHO, ECHO, "error"),
+    (_FILES, 0, RankFault.FILES),
+    (_DEVICE, 1, RankFault.DEVICE),
+    (_DIAL, 2, RankFault.CONNECT),
+    (_ECHO, ECHO, RankFault.ERROR),
 )
 
 
-def _ended(rank: Rank) -> tuple[int, str, str]:
-    """(weight, what, detail) of a process that is gone without a word of its own."""
+def _ended(rank: Rank) -> tuple[int, RankFault, str]:
+    """(weight, fault, detail) of a process that is gone without a word of its own."""
     lines = _lines(rank.stderr)
     if rank.code == -signal.SIGABRT:
         # torch ends the process of a rank whose NCCL operations fail, mostly because of another rank.
-        for pattern, weight, what in _ABORTS:
+        for pattern, weight, fault in _ABORTS:
             last = next((line for line in lines if pattern.search(line)), None)
             if last is not None:
-                return weight, what, last
+                return weight, fault, last
     if rank.code is not None and rank.code < 0:
-        return 0, "killed", f"its process was killed by signal {-rank.code}"
-    return 0, "exited", how_it_ended(rank)
+        return 0, RankFault.KILLED, f"its process was killed by signal {-rank.code}"
+    return 0, RankFault.EXITED, how_it_ended(rank)
 
 
 def how_it_ended(process: Rank | ProcessState) -> str:
@@ -464,7 +471,7 @@ def _lines(text: str) -> list[str]:
 def only_import(troubles: Sequence[RankTrouble]) -> bool:
     """Whether torch is there and has nothing to compute with (a stand-in, a build without distributed)."""
     return bool(troubles) and all(
-        t.what == "import" and ("torch.distributed" in t.detail or "without distributed" in t.detail)
+        t.what == RankFault.IMPORT and ("torch.distributed" in t.detail or "without distributed" in t.detail)
         for t in troubles
     )
 

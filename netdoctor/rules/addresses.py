@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from netdoctor.facts.net import AddressRow, NetFacts
-from netdoctor.memo import by_members, of_one
+from netdoctor.memo import by_identity, by_members
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -67,13 +67,13 @@ def parse(text: str | None) -> IPAddress | None:
     return found
 
 
-@of_one
+@by_identity
 def rows_of(net: NetFacts) -> tuple[AddressRow, ...]:
     """Rows in getifaddrs order, without those that are no IP address and so cannot be judged."""
     return tuple(row for row in net.addresses if _located(row.address, row.prefix_len) is not None)
 
 
-@of_one
+@by_identity
 def usable_rows(net: NetFacts) -> tuple[tuple[int, AddressRow, IPNetwork], ...]:
     """Rows that peers could dial: place among `rows_of`, row, network."""
     located = [(row, _located(row.address, row.prefix_len)) for row in rows_of(net)]
@@ -84,7 +84,7 @@ def usable_rows(net: NetFacts) -> tuple[tuple[int, AddressRow, IPNetwork], ...]:
     )
 
 
-@of_one
+@by_identity
 def rows_by_address(net: NetFacts) -> dict[IPAddress | None, AddressRow]:
     """The first row with each address."""
     return {parse(row.address): row for row in reversed(rows_of(net))}

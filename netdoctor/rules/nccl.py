@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from netdoctor.facts.net import AddressRow, Lookup, NetFacts, ResolveFacts
 from netdoctor.facts.software import NcclAnswer
-from netdoctor.memo import of_one
+from netdoctor.memo import by_identity
 from netdoctor.rules.addresses import IPAddress, ip, network, parse, rows_of
 from netdoctor.rules.variables import MAX_IFS, parse_filter
 from netdoctor.rules.versions import Version, at_least
@@ -70,7 +70,7 @@ def find_interfaces(
 _Kind = tuple[str, str, bool, bool]
 
 
-@of_one
+@by_identity
 def _kinds(net: NetFacts) -> tuple[_Kind, ...]:
     running = _running(net)
     return tuple(

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from netdoctor import tables
 from netdoctor.facts.software import CALLING, ConfFile, EnvFacts, Job
-from netdoctor.memo import by_identity, of_one
+from netdoctor.memo import by_identity
 from netdoctor.rules.versions import Version, at_least
 
 MAX_IFS = 16  # src/transport/net_socket.cc, src/os/linux.cc
@@ -124,7 +124,7 @@ def _effective(
     return env
 
 
-@of_one
+@by_identity
 def values(env: Environment) -> dict[str, str]:
     """`env` without the origins."""
     return {name: setting.value for name, setting in env.items()}

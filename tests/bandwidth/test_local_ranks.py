@@ -67,7 +67,7 @@ def started(
         ranks.join("127.0.0.1", 0)
         yield ranks
     except Failed as failed:
-        raise AssertionError([(t.node, t.what, t.detail) for t in failed.trouble]) from failed
+        raise AssertionError([(t.node, t.what, t.detail) for t in failed.troubles]) from failed
     finally:
         ranks.stop()
         agents.close()
@@ -126,7 +126,7 @@ def test_ranks_add_up_are_timed_as_pairs_and_the_killed_one_is_named(ranks: Rank
             ranks.step("allreduce", 60.0, sizes=[16 << 20], budget_s=40.0, each_s=30.0, batches=10_000)
     finally:
         timer.join()
-    assert [(t.node, t.what) for t in failed.value.trouble if t.first] == [("b", "killed")]
+    assert [(t.node, t.what) for t in failed.value.troubles if t.first] == [("b", "killed")]
 
 
 def test_an_interface_that_is_not_there_names_the_rank(python: str) -> None:
@@ -140,8 +140,8 @@ def test_an_interface_that_is_not_there_names_the_rank(python: str) -> None:
     finally:
         ranks.stop()
         agents.close()
-    assert {t.node for t in failed.value.trouble if t.first} == {"b"}
-    assert "nope0" in failed.value.trouble[0].detail
+    assert {t.node for t in failed.value.troubles if t.first} == {"b"}
+    assert "nope0" in failed.value.troubles[0].detail
 
 
 # Puts gloo and the CPU where the program of a rank asks for nccl and GPUs, and notes which.

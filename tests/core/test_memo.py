@@ -20,11 +20,10 @@ def asked(decorate: Any) -> tuple[Any, list[Any]]:
 
 
 def test_equal_objects_are_not_the_same() -> None:
-    for decorate in (memo.by_identity, memo.of_one):
-        twice, calls = asked(decorate)
-        one, other = [1, 2], [1, 2]
-        assert [twice(one), twice(one), twice(other)] == [4, 4, 4]
-        assert [call is one for call in calls] == [True, False]
+    twice, calls = asked(memo.by_identity)
+    one, other = [1, 2], [1, 2]
+    assert [twice(one), twice(one), twice(other)] == [4, 4, 4]
+    assert [call is one for call in calls] == [True, False]
 
 
 def test_texts_and_names_of_arguments_count_by_value() -> None:
@@ -37,10 +36,9 @@ def test_texts_and_names_of_arguments_count_by_value() -> None:
 
 def test_an_address_is_not_taken_for_what_was_there_before(monkeypatch: Any) -> None:
     monkeypatch.setattr(memo, "OF_NODES", 3)
-    for decorate in (memo.by_identity, memo.of_one):
-        twice, _ = asked(decorate)
-        # Each list is gone at once, and the next one may lie where it lay.
-        assert all(twice([0] * i) == 2 * i for i in range(50))
+    twice, _ = asked(memo.by_identity)
+    # Each list is gone at once, and the next one may lie where it lay.
+    assert all(twice([0] * i) == 2 * i for i in range(50))
 
 
 def test_mappings_by_what_is_in_them(monkeypatch: Any) -> None:
