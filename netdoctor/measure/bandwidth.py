@@ -10,9 +10,8 @@ from typing import Any
 
 from netdoctor.facts.bandwidth import Baseline, TcpRate, TcpRates
 from netdoctor.facts.expected_rate import Term
-from netdoctor.facts.host import HostFacts, Node
 from netdoctor.facts.localisation import Decision, Round
-from netdoctor.facts.net import NetFacts, PortMatrix
+from netdoctor.facts.net import PortMatrix
 from netdoctor.facts.paths import GLOO, MAIN, SOCKET, Paths
 from netdoctor.localise import decide, earlier
 from netdoctor.measure import expectation
@@ -113,27 +112,22 @@ def on_paths(context: Context) -> Iterator[tuple[str, Context]]:
 
 def leaves(context: Context) -> dict[str, str]:
     """The leaf switch of each node whose line in the hosts file names one."""
-    found = {}
-    for node in context.participants.nodes:
-        listed = context.store.get("node", node)
-        if isinstance(listed, Node) and listed.leaf is not None:
-            found[node] = listed.leaf
-    return found
+    listed = context.store.present("node", context.participants.nodes)
+    return {node: one.leaf for node, one in listed.items() if one.leaf is not None}
 
 
 def data_device(context: Context, node: str) -> str | None:
     """The interface that holds the node's data address."""
-    net = context.store.get("net", node)
-    rows = net.addresses if isinstance(net, NetFacts) else ()
+    net = context.store.get_or_none("net", node)
+    rows = net.addresses if net else ()
     return next((row.ifname for row in rows if row.address == context.participants.addresses.get(node)), None)
 
 
 def socket_hardware(context: Context, node: str, ifname: str | None = None) -> expectation.Hardware:
     """What the node brings to an experiment over TCP, over this interface or that of its data address."""
-    net, host = context.store.get("net", node), context.store.get("host", node)
     return expectation.hardware(
-        net=net if isinstance(net, NetFacts) else None,
-        host=host if isinstance(host, HostFacts) else None,
+        net=context.store.get_or_none("net", node),
+        host=context.store.get_or_none("host", node),
         ifname=ifname or data_device(context, node),
     )
 

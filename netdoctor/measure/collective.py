@@ -33,6 +33,7 @@ from netdoctor.measure.bandwidth import (
     limits,
     rounds_to_share,
 )
+from netdoctor.measure.common import read_as
 from netdoctor.measure.declare import Context, experiment
 from netdoctor.measure.gpus import MOST_GPUS
 from netdoctor.measure.ranks import (
@@ -325,9 +326,8 @@ def nccl_words(ranks: Ranks, found: Sequence[Any]) -> dict[str, NcclTaken]:
     """By node, over its ranks; a rank that heard nothing adds nothing."""
     by_node: dict[str, NcclWords] = {}
     for rank, answer in zip(ranks.ranks, found, strict=True):
-        try:
-            words = msgspec.convert(answer.get("nccl") if isinstance(answer, dict) else {}, NcclWords)
-        except (msgspec.ValidationError, RecursionError):
+        words = read_as(answer.get("nccl") if isinstance(answer, dict) else {}, NcclWords)
+        if words is None:
             continue
         known = by_node.setdefault(rank.node, NcclWords())
         for listed, more in (
@@ -354,10 +354,7 @@ def _rows(
     tables = {}
     for number in members:
         raw = found[number].get("rows") if isinstance(found[number], dict) else None
-        try:
-            tables[number] = msgspec.convert(raw, list[Row])
-        except (msgspec.ValidationError, RecursionError):
-            tables[number] = []
+        tables[number] = read_as(raw, list[Row]) or []
     n = len(members)
     sizes = len(tables[members[0]])
     for number, table in tables.items():
@@ -407,12 +404,8 @@ def by_node(ranks: Ranks, pairs: Sequence[tuple[int, int]]) -> dict[str, dict[st
 def _pair_rate(
     ranks: Ranks, src: int, dst: int, number: int, found: Sequence[Any], rails: int
 ) -> PairRate | None:
-    try:
-        received = msgspec.convert(found[dst], Received)
-        sent = msgspec.convert(found[src], Sent)
-    except (msgspec.ValidationError, RecursionError):
-        return None
-    if not 0 < received.median < 1e15:
+    received, sent = read_as(found[dst], Received), read_as(found[src], Sent)
+    if received is None or sent is None or not 0 < received.median < 1e15:
         return None
     local = [r.number for r in ranks.on_node(ranks.ranks[src].node)].index(src)
     return PairRate(

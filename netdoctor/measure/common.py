@@ -339,6 +339,14 @@ def target_rows(
     return found, frozenset(silent)
 
 
+def read_as(value: Any, cls: type[T]) -> T | None:
+    """What a node said, as `cls`; None where it cannot be that."""
+    try:
+        return msgspec.convert(value, type=cls)
+    except (msgspec.ValidationError, RecursionError, TypeError, ValueError):
+        return None
+
+
 def converted(row: Mapping[str, Any], src: str, cls: type[T]) -> T | str:
     """The probe that a row stands for, or why it cannot be read."""
     try:

@@ -1,7 +1,7 @@
 """Two seconds of work on every idle GPU: a matrix product, memory, and copies to the host and back."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from importlib import resources
@@ -11,9 +11,9 @@ import msgspec
 
 from netdoctor.facts.accelerators import AcceleratorFacts
 from netdoctor.facts.base import Missing, Why
-from netdoctor.facts.gpu import Gpu, GpuFacts, GpuRate, GpuWork
+from netdoctor.facts.gpu import Gpu, GpuRate, GpuWork
 from netdoctor.facts.software import SoftwareFacts, no_torch
-from netdoctor.measure.common import facts_of
+from netdoctor.measure.common import facts_of, read_as
 from netdoctor.measure.declare import Context, experiment
 from netdoctor.measure.gpus import CHOICES, MOST_GPUS, chosen_of_amd, in_use, of_amd, of_job
 from netdoctor.measure.programs import Program, bound_s, on_each
@@ -95,16 +95,16 @@ def gpu_work(context: Context) -> dict[str, GpuWork | Missing]:
 
 def _chosen(context: Context, node: str) -> tuple[tuple[Gpu, ...], dict[int, str]] | Missing:
     """The GPUs to work on, and why others take no part; a Missing where there are none."""
-    software = context.store.get("software", node)
+    software = context.store.get_or_none("software", node)
     count, devices = of_job(context, node)
     if not count:
-        facts, others = context.store.get("gpu", node), context.store.get("accelerators", node)
-        if isinstance(others, AcceleratorFacts) and others.amd:
+        others = context.store.get_or_none("accelerators", node)
+        if others is not None and others.amd:
             return _of_amd(context, software, others)
-        return NONE if isinstance(facts, GpuFacts) else Missing(Why.FAILED, "its GPUs are not known")
-    if not isinstance(software, SoftwareFacts) or software.torch is None:
-        text = no_torch([software]) if isinstance(software, SoftwareFacts) else "its software is not known"
-        return Missing(Why.NOT_EXAMINED, text)
+        known = context.store.get_or_none("gpu", node) is not None
+        return NONE if known else Missing(Why.FAILED, "its GPUs are not known")
+    if software is None or software.torch is None:
+        return _without_torch(software)
     if software.torch.cuda is None:
         return Missing(Why.NOT_EXAMINED, f"its torch {software.torch.version} is not built for CUDA")
     if why := in_use(devices):
@@ -116,24 +116,27 @@ def _chosen(context: Context, node: str) -> tuple[tuple[Gpu, ...], dict[int, str
 
 
 def _of_amd(
-    context: Context, software: object, others: AcceleratorFacts
+    context: Context, software: SoftwareFacts | None, others: AcceleratorFacts
 ) -> tuple[tuple[Gpu, ...], dict[int, str]] | Missing:
     """The same of AMD's GPUs, which a torch for ROCm works on by CUDA's names."""
-    torch = software.torch if isinstance(software, SoftwareFacts) else None
+    torch = software.torch if software else None
     devices = chosen_of_amd(others, context.job.env)
     if isinstance(devices, str):
         return Missing(Why.NOT_EXAMINED, devices)
     if not devices:
         return NOT_OFFERED
     if torch is None:
-        text = no_torch([software]) if isinstance(software, SoftwareFacts) else "its software is not known"
-        return Missing(Why.NOT_EXAMINED, text)
+        return _without_torch(software)
     if torch.hip is None:
         return Missing(Why.NOT_EXAMINED, f"its torch {torch.version} is not built for ROCm")
     if any(device.mig_enabled for device in devices):
         return Missing(Why.NOT_EXAMINED, PARTITIONED)
     why = in_use(devices)
     return Missing(Why.NOT_EXAMINED, why) if why else (devices[:MOST_GPUS], {})
+
+
+def _without_torch(software: SoftwareFacts | None) -> Missing:
+    return Missing(Why.NOT_EXAMINED, no_torch([software]) if software else "its software is not known")
 
 
 def _in_use_now(context: Context, devices_of: Mapping[str, tuple[Gpu, ...]]) -> dict[str, str]:
@@ -178,19 +181,11 @@ def _sysfs(bus: str) -> str:
 
 def _last_event(node: str, state: ProcessState, last: dict[str, Event]) -> Event | Missing | None:
     """The line that ended it; None while it goes on."""
-    for event in _events(state):
+    for event in filter(None, (read_as(raw, Event) for raw in state.events[:5000])):
         if event.event in ("result", "error"):
             return event
         last[node] = event
     return None if state.running else Missing(Why.FAILED, how_it_ended(state))
-
-
-def _events(state: ProcessState) -> Iterator[Event]:
-    for raw in state.events[:5000]:
-        try:
-            yield msgspec.convert(raw, Event)
-        except (msgspec.ValidationError, RecursionError):
-            continue
 
 
 def _read(event: Event | Missing, devices: tuple[Gpu, ...], left_out: dict[int, str]) -> GpuWork | Missing:

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from netdoctor.facts.accelerators import AcceleratorFacts
-from netdoctor.facts.gpu import Gpu, GpuFacts
-from netdoctor.facts.host import HostFacts, Node
+from netdoctor.facts.gpu import Gpu
 from netdoctor.measure.declare import Context
 from netdoctor.rules.cuda import is_harmless, unseen_bytes, visible
 from netdoctor.rules.variables import effective_env, values
@@ -19,17 +18,18 @@ CHOICES = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"
 def of_job(context: Context, node: str) -> tuple[int, tuple[Gpu, ...]]:
     """(how many GPUs a job on this node would use, which): all of them where that cannot be told, none where
     they are pretended."""
-    host, facts = context.store.get("host", node), context.store.get("gpu", node)
-    if not isinstance(facts, GpuFacts) or (isinstance(host, HostFacts) and "gpu" in host.pretended):
+    store = context.store
+    host, facts = store.get_or_none("host", node), store.get_or_none("gpu", node)
+    if facts is None or (host is not None and "gpu" in host.pretended):
         return 0, ()
     devices = facts.devices
     able = sum(1 for device in devices if device.error is None)
-    env = values(effective_env(context.store.present("env", [node]).get(node), context.job))
+    env = values(effective_env(store.get_or_none("env", node), context.job))
     text = context.job.env.get("CUDA_VISIBLE_DEVICES", facts.cuda_visible_devices)
     entries = [str(i) for i in range(len(devices))] if text is None else visible(text, len(devices))
     count = min(len(entries), able, MOST_GPUS)
-    listed = context.store.get("node", node)
-    if isinstance(listed, Node) and (listed.gpus or listed.slots):
+    listed = store.get_or_none("node", node)
+    if listed is not None and (listed.gpus or listed.slots):
         count = min(count, listed.gpus or listed.slots or count)
     # CUDA puts the fastest first unless told otherwise; NVML goes by the bus.
     in_order = len({d.name for d in devices}) < 2 or env.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"

@@ -38,14 +38,13 @@ def imports(context: Context) -> dict[str, Imports | Missing]:
     found: dict[str, Imports | Missing] = {}
     names_of: dict[str, list[str]] = {}
     for node in context.participants.nodes:
-        software = context.store.get("software", node)
-        names = _names(context, software) if isinstance(software, SoftwareFacts) else []
-        if names:
-            names_of[node] = names
-        elif isinstance(software, SoftwareFacts):
-            found[node] = Missing(Why.NOT_EXAMINED, no_torch([software]))
-        else:
+        software = context.store.get_or_none("software", node)
+        if software is None:
             found[node] = Missing(Why.FAILED, "its software is not known")
+        elif names := _names(context, software):
+            names_of[node] = names
+        else:
+            found[node] = Missing(Why.NOT_EXAMINED, no_torch([software]))
     text = program()
     env = {n: v for n, v in context.job.env.items() if n == "PYTHONPATH"} | passed_on(context.job)
     programs = {n: Program(code=text, config={"names": names}, env=env) for n, names in names_of.items()}

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from netdoctor.facts.host import Node
 from netdoctor.facts.mesh import Mesh, MeshLogin, MeshNode
 from netdoctor.measure.common import converted, peers, reason, replies
 from netdoctor.measure.declare import Context, experiment
@@ -34,7 +33,7 @@ def mesh(context: Context) -> Mesh:
     """Every node logs in to the others with its own ssh, and runs `true` there."""
     nodes = context.participants.nodes
     listed = context.store.present("node", nodes)
-    hosts = {n: one.host for n, one in listed.items() if isinstance(one, Node)}
+    hosts = {n: one.host for n, one in listed.items()}
     dialled = plan([n for n in nodes if n in hosts])
     requests = {
         n: Request(

@@ -19,7 +19,7 @@ import msgspec
 from netdoctor.facts.bandwidth import RankFault, RankTrouble
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.software import Job
-from netdoctor.measure.common import Caller, reason, replies, token
+from netdoctor.measure.common import Caller, read_as, reason, replies, token
 from netdoctor.transport.base import Request
 
 # Importing torch takes a second where it is cached, and many from a busy network file system.
@@ -155,9 +155,8 @@ class Rank:
         self.stopped = self.stopped + 1 if state.state in ("T", "t") else 0
         self.stderr = state.stderr[-STDERR_CHARS:] or self.stderr
         for raw in state.events[:5000]:
-            try:
-                event = msgspec.convert(raw, Event)
-            except (msgspec.ValidationError, RecursionError):
+            event = read_as(raw, Event)
+            if event is None:
                 continue
             if event.event in ("stage", "alive"):
                 self.stage = event.stage[:40]
@@ -301,11 +300,8 @@ class Ranks:
                 continue
             result = reply.result if isinstance(reply.result, dict) else {}
             local = self.on_node(reply.node)
-            try:
-                states = msgspec.convert(result.get("ranks"), list[ProcessState])
-            except (msgspec.ValidationError, RecursionError):
-                states = []
-            if len(states) != len(local):
+            states = read_as(result.get("ranks"), list[ProcessState])
+            if states is None or len(states) != len(local):
                 self.lost[reply.node] = "the answer could not be read"
                 continue
             for rank, one in zip(local, states, strict=True):

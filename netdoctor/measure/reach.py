@@ -1,9 +1,7 @@
 """URLs that somebody named, from every node."""
 
-import msgspec
-
 from netdoctor.facts.mesh import Reach, Reached
-from netdoctor.measure.common import reason, replies, rows
+from netdoctor.measure.common import read_as, reason, replies, rows
 from netdoctor.measure.declare import Context, experiment
 from netdoctor.transport.base import Request
 
@@ -26,11 +24,8 @@ def reach(context: Context) -> Reach:
     ):
         waiting = set(urls)
         for row in rows(reply):
-            try:
-                one = msgspec.convert({**row, "node": reply.node}, type=Reached)
-            except (msgspec.ValidationError, RecursionError, TypeError, ValueError):
-                continue
-            if one.url in waiting:
+            one = read_as({**row, "node": reply.node}, Reached)
+            if one is not None and one.url in waiting:
                 waiting.discard(one.url)
                 found.append(one)
         if waiting:

@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from netdoctor.facts.sharing import SharedRead, SharedWrite, Sharing
-from netdoctor.measure.common import reason, replies, rows, token
+from netdoctor.measure.common import read_as, reason, replies, rows, token
 from netdoctor.measure.declare import Context, experiment
 from netdoctor.transport.base import Reply, Request
 
@@ -110,10 +108,7 @@ def _removed(
     request = Request(op="remove_shared", args={"token": word, "others": lost}, timeout_s=REMOVING_S)
     left: dict[str, dict[str, str]] = {}
     for reply in replies(context.transport, dict.fromkeys(number, request)):
-        try:
-            found = msgspec.convert(reply.result, dict[str, str]) if reply.missing is None else {}
-        except (msgspec.ValidationError, RecursionError):
-            found = {}
+        found = read_as(reply.result, dict[str, str]) or {}
         errors = {path: error[:40] for path, error in found.items() if path in context.job.write_test}
         if errors and reply.node not in failed:
             left[reply.node] = errors
@@ -126,11 +121,8 @@ def _rows_as(reply: Reply, folders: Sequence[str], cls: Any, **more: str) -> lis
     """Rows of a reply about folders that were asked for, as `cls`; each folder or pair once."""
     found: list[Any] = []
     for row in rows(reply):
-        try:
-            one = msgspec.convert({**row, **more}, type=cls)
-        except (msgspec.ValidationError, RecursionError, TypeError, ValueError):
-            continue
-        if one.path in folders and one.path not in {other.path for other in found}:
+        one = read_as({**row, **more}, cls)
+        if one is not None and one.path in folders and one.path not in {other.path for other in found}:
             found.append(one)
     return found
 

@@ -1,10 +1,8 @@
 """What the users' login shells give beside the session that the agent has."""
 
-import msgspec
-
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.launching import ShellFacts
-from netdoctor.measure.common import replies, token
+from netdoctor.measure.common import read_as, replies, token
 from netdoctor.measure.declare import Context, experiment
 from netdoctor.transport.base import Request
 
@@ -17,11 +15,6 @@ def shells(context: Context) -> dict[str, ShellFacts | Missing]:
     request = Request(op="shell_env", args={"mark": token()}, timeout_s=ASKING_S)
     found: dict[str, ShellFacts | Missing] = {}
     for reply in replies(context.transport, dict.fromkeys(context.participants.nodes, request)):
-        if reply.missing is not None:
-            found[reply.node] = reply.missing
-            continue
-        try:
-            found[reply.node] = msgspec.convert(reply.result, ShellFacts)
-        except (msgspec.ValidationError, RecursionError, ValueError):
-            found[reply.node] = Missing(Why.UNPARSABLE, "the answer could not be read")
+        unread = reply.missing or Missing(Why.UNPARSABLE, "the answer could not be read")
+        found[reply.node] = (read_as(reply.result, ShellFacts) if reply.missing is None else None) or unread
     return found
