@@ -44,7 +44,7 @@ class Artifacts:
         return True
 
     def add_status(self, name: str, text: str) -> None:
-        """What RAS said, from wherever it comes."""
+        """Take in an answer of RAS."""
         self._statuses.append((name, ras.read(text)))
 
     def lines(self) -> Iterator[tuple[str, str]]:

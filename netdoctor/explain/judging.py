@@ -60,7 +60,7 @@ def judge(gathered: Gathered, knowledge: Knowledge) -> Explanation:
     reasons = _one_certain(reasons, position)
     first = _first(hits)
     raised = _raised_before(first, gathered.unknown)
-    if raised is not None:  # whatever it was, what is said after it may be its doing
+    if raised is not None:  # what follows may be its consequence
         first = raised
         reasons = [replace(one, confidence=Confidence.POSSIBLE) for one in reasons]
     unknown = sorted(ordered(gathered.unknown), key=lambda hit: WARNS.search(hit.text) is not None)
@@ -100,7 +100,7 @@ def ordered(hits: Iterable[Hit]) -> list[Hit]:
 
 
 def _counting(hits: Sequence[Hit]) -> list[Hit]:
-    """Those that say something: said by who counts, with what they need, and differing where compared."""
+    """Those that count: of the right rank, with the patterns that they need, differing where compared."""
     hits = [hit for hit in hits if hit.pattern.rank in (None, hit.speaker.rank)]
     values: dict[str, set[str]] = {}
     for hit in hits:

@@ -33,7 +33,7 @@ class Role(StrEnum):
 
 
 class KnowledgeError(ValueError):
-    """A knowledge file is not in its form; the message names file, place and what is expected."""
+    """A knowledge file is not in its form; the message names file, position and what is expected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

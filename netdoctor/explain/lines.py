@@ -16,10 +16,10 @@ _MONTHS = {name.lower(): number for number, name in enumerate(calendar.month_abb
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A time in a log. seconds: since 1970; aware: whether the line said of which zone, UTC where not."""
+    """A time in a log."""
 
-    seconds: float
-    aware: bool
+    seconds: float  # since 1970
+    aware: bool  # the line names its zone; UTC where not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,7 +94,7 @@ def _repeated(least: int, items: Any) -> Iterator[str | frozenset[str] | None]:
 
 
 def _letters(choices: Iterable[Any]) -> set[str]:
-    """What a class leaves of a character that it matches; more than one where that is not told."""
+    """What a class leaves of a character that it matches; more than one where that is unknown."""
     left: set[str] = set()
     for op, argument in choices:
         if op is _constants.LITERAL:

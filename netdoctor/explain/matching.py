@@ -14,7 +14,7 @@ from netdoctor.explain.knowledge import Pattern
 from netdoctor.explain.lines import ESCAPES
 from netdoctor.explain.literals import DROP, FOLD, fold
 
-# What a line that reports trouble holds, as one reads it, and folded.
+# What a line that reports an error holds, as it stands, and folded.
 FAILURE = re.compile(
     r"(?<![a-z])(?:[A-Z]\w*)?(?:Error|ERROR|error|Exception|FATAL|[Ff]atal|[Ff]ailed|FAILED|[Ff]ailure|WARN"
     r"|[Tt]imed out|[Tt]imeout|refused|[Uu]nreachable|[Cc]annot|[Cc]ould not|[Uu]nable to|[Mm]ismatch"
@@ -136,14 +136,13 @@ class _Finder:
 
     def candidates(self, kind: bytes) -> tuple[int, ...]:
         """The numbers of the patterns."""
-        begun = (one for start in set(self._starts(kind)) for one in self._beginning(start))
-        return tuple(sorted({index for one in begun if one in kind for index in self._by_letters[one]}))
-
-    def _beginning(self, start: bytes) -> tuple[bytes, ...]:
-        """The letters of patterns that begin so."""
-        if start not in self._behind:
-            self._behind[start] = tuple(one for one in self._by_letters if one.startswith(start))
-        return self._behind[start]
+        found: set[int] = set()
+        for start in set(self._starts(kind)):
+            if start not in self._behind:
+                self._behind[start] = tuple(one for one in self._by_letters if one.startswith(start))
+            for letters in self._behind[start]:
+                found.update(self._by_letters[letters] if letters in kind else ())
+        return tuple(sorted(found))
 
 
 @lru_cache(4)

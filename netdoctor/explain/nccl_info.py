@@ -10,8 +10,9 @@ from netdoctor.explain.model import NcclInfo
 from netdoctor.explain.nccl_lines import NcclLog, Process
 from netdoctor.explain.quoting import sanitized
 
-# Interfaces that a bootstrap over several hosts cannot use, by what NCCL leaves in when nothing else is told.
+# Interfaces that a bootstrap over several hosts cannot use, by what NCCL leaves in by default.
 LOCAL_ONLY = re.compile(r"(?:lo|docker\d|br-|virbr|veth|cni|podman|lxdbr)")
+CHANNELS = "{} collective, {} NVLS, {} point to point"
 NAMED_MAX = 4
 # May well differ between hosts that work together: names of devices, files, colours of logs.
 PER_HOST = re.compile(
@@ -20,7 +21,7 @@ PER_HOST = re.compile(
 
 
 def summarise(log: NcclLog) -> NcclInfo | None:
-    """What was seen, put together; None where NCCL said nothing of itself."""
+    """All that NCCL printed, put together; None where that is nothing."""
     processes, ranks = log.processes.values(), log.ranks.values()
     if not any(p.version or p.network or p.bootstrap for p in processes) and not any(r.links for r in ranks):
         return None
@@ -45,7 +46,7 @@ def summarise(log: NcclLog) -> NcclInfo | None:
         hcas=_common(" ".join(p.hcas) for p in processes if p.hcas),
         transports={sanitized(kind, 60): count for kind, count in links.most_common(12)},
         gdr=_gdr(processes, links),
-        channels=_common(_channels(rank.channels) for rank in ranks if rank.channels),
+        channels=_common(CHANNELS.format(*rank.channels) for rank in ranks if rank.channels),
         nvls=any(nvls) if nvls else None,
         plugins=_common(plugin for p in processes for plugin in sorted(p.plugins)),
         environment={sanitized(k, 80): _common(v.elements()) for k, v in sorted(environment.items())},
@@ -60,10 +61,6 @@ def _common(values: Iterable[str]) -> dict[str, int]:
 def _cuda(number: str) -> str:
     """12040 is 12.4."""
     return f"{int(number) // 1000}.{int(number) % 1000 // 10}" if number.isdigit() else number
-
-
-def _channels(counts: tuple[int, int, int]) -> str:
-    return f"{counts[0]} collective, {counts[1]} NVLS, {counts[2]} point to point"
 
 
 def _gdr(processes: Iterable[Process], links: Mapping[str, int]) -> str:
@@ -93,7 +90,8 @@ def _unexpected(
         yield f"{_who(fallen)}: TCP sockets are in use although NCCL found {processes[fallen[0]].hcas[0]}"
     missing = [who for who, p in processes.items() if p.no_device and not p.hcas]
     if missing and with_hcas:
-        yield f"{_who(missing)}: no HCA was found, while {_who(with_hcas)} {_has(with_hcas)} some"
+        has = "has" if len({host for host, _ in with_hcas}) == 1 else "have"
+        yield f"{_who(missing)}: no HCA was found, while {_who(with_hcas)} {has} some"
     yield from _differ("the number of HCAs", {w: str(len(processes[w].hcas)) for w in with_hcas})
     hosts = {host for host, pid in processes if pid}
     for interface in sorted({p.bootstrap[0] for p in processes.values() if p.bootstrap}):
@@ -155,10 +153,6 @@ def _who(keys: Sequence[tuple[str, ...]]) -> str:
     names = hosts if len(hosts) > 1 or len(keys) == 1 else [f"{hosts[0]} ({len(keys)} processes)"]
     more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
     return ", ".join(names[:NAMED_MAX]) + more
-
-
-def _has(keys: Sequence[tuple[str, ...]]) -> str:
-    return "has" if len({key[0] for key in keys}) == 1 else "have"
 
 
 def to_json(info: NcclInfo) -> dict[str, Any]:

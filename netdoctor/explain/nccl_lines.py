@@ -1,6 +1,6 @@
 """Lines of NCCL_DEBUG=INFO to facts of ranks. Pure; written for the forms of NCCL 2.7 to 2.30.
 
-A process is told by host and pid, a rank by these and the device in brackets:
+A process is known by host and pid, a rank by these and the device in brackets:
 
     gpu-a:195626:198757 [0] NCCL INFO Channel 00/0 : 1[1] -> 8[0] [send] via NET/IB/0/GDRDMA
 """

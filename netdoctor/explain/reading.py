@@ -1,6 +1,6 @@
 """Logs to blocks of whole lines: files, folders, globs and stdin, compressed or in UTF-16, of any size.
 
-Memory is bounded by the block: a line longer than `LINE_MAX` is cut, and that is told.
+Memory is bounded by the block: a line longer than `LINE_MAX` is cut, with a remark.
 """
 
 import bz2
@@ -24,7 +24,7 @@ from netdoctor.text import clean
 BLOCK = 1 << 20
 LINE_MAX = 1 << 20
 FILES_MAX = 20_000
-HEAD = 4096  # of a log, by which its encoding is told
+HEAD = 4096  # of a log, that shows its encoding
 STDIN = "<stdin>"
 
 _PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}

@@ -109,10 +109,10 @@ def _text(explanation: Explanation, manuals: Manuals, width: int) -> Iterator[st
         yield from _wrapped(f"ruled out: {load().causes[label].title} ({why})", "", width, "    ")
     if explanation.unknown and not explanation.reasons:
         yield ""
-        yield from _wrapped(_send(explanation), "", width)
+        yield from _wrapped(SEND if _has_unknown_failure(explanation) else WARNED, "", width)
         for one in explanation.unknown:
-            index = f"  {anonymous(one.file.rpartition('/')[2])}:{one.line}: "
-            yield from _wrapped(anonymous(one.text, explanation.ranks.hosts), index, width, "      ")
+            position = f"  {anonymous(one.file.rpartition('/')[2])}:{one.line}: "
+            yield from _wrapped(anonymous(one.text, explanation.ranks.hosts), position, width, "      ")
     if explanation.nccl is not None:
         yield from ("", "What NCCL says of the job")
         for name, value in nccl_info.fields(explanation.nccl):
@@ -122,6 +122,7 @@ def _text(explanation: Explanation, manuals: Manuals, width: int) -> Iterator[st
             yield from _wrapped(f"note: {source.name}: {remark}", "", width, "      ")
 
 
+WARNED = "Warnings that are not known:"
 DECIDE = "To decide between them: the same command with --scan HOSTS, which runs exactly these checks."
 SEND = (
     "These lines read like trouble and are not known. To have them known, send them as they stand here "
@@ -139,15 +140,8 @@ def main_reasons(explanation: Explanation) -> Sequence[Reason]:
     return explanation.reasons[:CAUSES_MAX]
 
 
-WARNED = "Warnings that are not known:"
-
-
-def _unknown_failure(explanation: Explanation) -> bool:
+def _has_unknown_failure(explanation: Explanation) -> bool:
     return any(WARNS.search(one.text) is None for one in explanation.unknown)
-
-
-def _send(explanation: Explanation) -> str:
-    return SEND if _unknown_failure(explanation) else WARNED
 
 
 def headings(explanation: Explanation) -> Iterator[str]:
@@ -166,7 +160,7 @@ def headings(explanation: Explanation) -> Iterator[str]:
         yield f"{who} nothing of a failure: killed, stuck, or done early."
     if ranks.first is not None:
         yield f"First to fail: {_who(ranks.first)}{_when(ranks.first)}"
-    elif _unknown_failure(explanation):
+    elif _has_unknown_failure(explanation):
         yield "Nothing was recognised."
     else:
         yield "Nothing wrong was found."
@@ -207,10 +201,10 @@ def _reason(explanation: Explanation, index: int, manuals: Manuals) -> Iterator[
     """(word, text) of one cause: the first one with all there is, the others in short."""
     *before, reason = main_reasons(explanation)[: index + 1]
     first = index == 0
-    texts = {(one.file, one.line) for other in before for one in other.lines[:3]}
+    quoted = {(one.file, one.line) for other in before for one in other.lines[:3]}
     for one in reason.lines[: 3 if first else 1]:
         yield "line", f"{one.file}:{one.line}"
-        if (one.file, one.line) not in texts:
+        if (one.file, one.line) not in quoted:
             yield "", one.text
     for proof in reason.proof:
         yield "scan", proof
@@ -236,7 +230,6 @@ def _wrapped(value: str, first: str, width: int, rest: str | None = None) -> lis
         width,
         initial_indent=first,
         subsequent_indent=first if rest is None else rest,
-        break_long_words=True,
         break_on_hyphens=False,
     ) or [first.rstrip()]
 
@@ -262,7 +255,7 @@ def _markdown(explanation: Explanation, manuals: Manuals, escape: Callable[[str]
         )
     if explanation.unknown and not explanation.reasons:
         yield ""
-        yield escape(_send(explanation))
+        yield escape(SEND if _has_unknown_failure(explanation) else WARNED)
         yield ""
         yield from (
             f"- {escape(anonymous(one.text, explanation.ranks.hosts))}" for one in explanation.unknown

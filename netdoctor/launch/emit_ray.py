@@ -1,12 +1,12 @@
 """Ray: head and workers with all their ports; and the two frameworks on top of it that bring own numbers."""
 
-import ipaddress
 from dataclasses import replace
 
 from netdoctor.launch import shell
 from netdoctor.launch.emit_deepspeed import job_env
 from netdoctor.launch.model import LaunchPlan, Part, Parts, PlanNode
 from netdoctor.launch.shell import comment
+from netdoctor.rules.addresses import parse
 from netdoctor.text import quoted
 
 PORT = 6379
@@ -75,7 +75,7 @@ def _start(plan: LaunchPlan, node: PlanNode) -> str:
     if node.address:
         words.append(f"--node-ip-address={quoted(node.address.text)}")
         lines.append(comment(f"{node.address.text}: {node.address.why}"))
-    elif node.rank == 0 and _is_address(plan.env["MASTER_ADDR"].text):
+    elif node.rank == 0 and parse(plan.env["MASTER_ADDR"].text) is not None:
         words.append('--node-ip-address="$head"')
     if node.rank == 0:
         words += ["--head", '--port="$port"']
@@ -93,8 +93,12 @@ def _start(plan: LaunchPlan, node: PlanNode) -> str:
 
 def _head(plan: LaunchPlan) -> list[str]:
     """Address and port of the head."""
-    values = (("head", plan.env["MASTER_ADDR"]), ("port", plan.env["MASTER_PORT"]))
-    return [shell.commented(f"{name}={quoted(_bracketed(value.text))}", value.why) for name, value in values]
+    head, port = plan.env["MASTER_ADDR"], plan.env["MASTER_PORT"]
+    host = f"[{head.text}]" if ":" in head.text else head.text
+    return [
+        shell.commented(f"head={quoted(host)}", head.why),
+        shell.commented(f"port={quoted(port.text)}", port.why),
+    ]
 
 
 def _program(plan: LaunchPlan, numbers: list[str]) -> Part:
@@ -120,15 +124,3 @@ def _roll(plan: LaunchPlan, node: PlanNode) -> str:
     lines.append(comment("of machines, and not of processes: ROLL starts a Ray of its own by them"))
     lines.append(f"export RANK={node.rank} WORLD_SIZE={len(plan.nodes)}")
     return shell.text([*lines, shell.command(["exec", *shell.program(plan, node)])])
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _bracketed(text: str) -> str:
-    return f"[{text}]" if ":" in text else text

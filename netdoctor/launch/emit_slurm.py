@@ -104,8 +104,7 @@ def _of_node(plan: LaunchPlan) -> list[str]:
     words = [shell.differing(plan, node) for node in plan.nodes]
     if not words[0]:
         return []
-    rows = (" ".join(f"{name}={word}" for name, word in one.items()) for one in words)
-    table = shell.case("$SLURMD_NODENAME", zip(plan.nodes, rows, strict=True))
+    table = shell.case("$SLURMD_NODENAME", zip(plan.nodes, map(shell.assignments, words), strict=True))
     if table is None:
         raise InputError(
             f"nodes differ in {', '.join(words[0])}, and what Slurm calls them is not known; list them by "

@@ -19,7 +19,7 @@ def printed(plan: LaunchPlan) -> str:
     lines = [*shell.opening(plan), *_counts(plan), *shell.exports(plan.env), *shell.left_out(plan)]
     if not differing[0]:
         return shell.text([*lines, _when(plan), shell.command(torchrun(plan, plan.nodes[0], {}))])
-    table = shell.case("$(hostname)", zip(plan.nodes, map(_assigned, differing), strict=True))
+    table = shell.case("$(hostname)", zip(plan.nodes, map(shell.assignments, differing), strict=True))
     if table is not None:
         names = list(differing[0])
         lines += [_when(plan), f"unset {' '.join(names)}", *table]
@@ -75,12 +75,8 @@ def _differing(plan: LaunchPlan, node: PlanNode) -> dict[str, str]:
     return found | shell.differing(plan, node)
 
 
-def _assigned(words: Mapping[str, str]) -> str:
-    return " ".join(f"{name}={word}" for name, word in words.items())
-
-
 def _counts(plan: LaunchPlan, node: PlanNode | None = None) -> list[str]:
-    """Where process counts and interpreters come from: of this node, or of all, those alike said once."""
+    """Where process counts and interpreters come from: of this node, or of all, equal ones once."""
     nodes = [node] if node else plan.nodes
     lines = dict.fromkeys(comment(f"{one.count} per node: {one.processes.why}") for one in nodes[:1])
     if not plan.is_even and node is None:

@@ -10,10 +10,10 @@ from netdoctor.store import Store
 
 
 class Origin(StrEnum):
-    """How a value came about: seen on the nodes by a scan; said by the user; neither."""
+    """Where a value comes from."""
 
-    MEASURED = "measured"
-    GIVEN = "given"
+    MEASURED = "measured"  # on the nodes, by a scan
+    GIVEN = "given"  # by the user
     GUESSED = "guessed"
 
 

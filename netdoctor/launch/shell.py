@@ -49,7 +49,7 @@ def left_out(plan: LaunchPlan) -> list[str]:
 
 
 def of_single_nodes(plan: LaunchPlan) -> list[str]:
-    """Values of single nodes, as comments: where all nodes get the same, they cannot be said."""
+    """Values of single nodes, as comments: for launchers that give all nodes the same."""
     lines = []
     for node in plan.nodes:
         for name, value in node.env.items():
@@ -82,6 +82,10 @@ def differing(plan: LaunchPlan, node: PlanNode) -> dict[str, str]:
     if plan.pythons_differ:
         found["python"] = python(node)
     return found | {name: quoted(value.text) for name, value in node.env.items()}
+
+
+def assignments(words: Mapping[str, str]) -> str:
+    return " ".join(f"{name}={word}" for name, word in words.items())
 
 
 def script(plan: LaunchPlan) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a job's variables should be, from what a scan saw. Nothing that was not seen is called measured."""
+"""What a job's variables should be, from the facts of a scan. Only what is in those is called measured."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -288,7 +288,7 @@ def _gloo(facts: ScanFacts, found: Settings) -> None:
 
 
 def _unknown(facts: ScanFacts, have: Mapping[str, Any]) -> str:
-    """Why nothing can be said of all nodes; empty where all are in `have`."""
+    """Why a value for all nodes is unknown; empty where all are in `have`."""
     if not have:
         return "not measured"
     missing = [node for node in facts.nodes if node not in have]

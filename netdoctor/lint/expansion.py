@@ -82,7 +82,7 @@ class Expander:
         if not started:
             words.pop()
         literal = is_literal(node)
-        # A variable whose known text has several words and holes: which hole is many cannot be told.
+        # A variable whose known text has several words and holes: which hole is many is unknown.
         return [
             Word(
                 bounded(join(pieces)),

@@ -118,8 +118,10 @@ def _launches_in(words: tuple[Word, ...], base: Launch, depth: int = 0) -> list[
     if name in known.WRAPPERS:
         rest = take(words[1:], known.WRAPPERS[name]).rest[known.POSITIONAL.get(name, 0) :]
         prefix = dict(base.prefix)
-        while name == "env" and rest and _is_assignment(rest[0]):
-            variable = rest[0].value.head.partition("=")[0]
+        while name == "env" and rest:
+            variable, equals, _ = rest[0].value.head.partition("=")
+            if not equals or not variable.isidentifier():
+                break
             value = _behind(rest[0], len(variable) + 1).value
             prefix[variable] = Variable(value, True, None, rest[0].position, rest[0].literal)
             rest = rest[1:]
@@ -254,11 +256,6 @@ def _short(word: Word, name: str, options: Options) -> tuple[str, Word | None]:
 def _behind(word: Word, start: int) -> Word:
     value = join((word.value.head[start:], *word.value.pieces[1:]))
     return Word(value, Position(word.position.line, word.position.col), False, word.literal, word.raw)
-
-
-def _is_assignment(word: Word) -> bool:
-    name, equals, _ = word.value.head.partition("=")
-    return bool(equals) and name.isidentifier()
 
 
 def filled_in_early(value: Value, launch: Launch, names: frozenset[str]) -> Hole | None:

@@ -59,7 +59,7 @@ class Request:
 
     @property
     def tasks_per_node(self) -> int | None:
-        """How many tasks srun starts on a node, if nothing else is said; None where it cannot be told."""
+        """How many tasks srun starts on a node by default; None where it is unknown."""
         if self.ntasks_per_node is not None and self.ntasks is None:
             return self.ntasks_per_node
         if self.ntasks is not None and self.nodes:
@@ -89,7 +89,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one srun starts; None where it cannot be told."""
+    """What one srun starts; None where it is unknown."""
 
     nodes: int | None
     tasks: int | None

@@ -25,11 +25,6 @@ MPI_RANKS = frozenset(
 _DS_LINE = re.compile(r"^(\S+)\s+slots=(\d+)")
 
 
-def _several_hosts(launch: Launch) -> bool:
-    """Whether a deepspeed launch logs in to other nodes."""
-    return launch.has("hostfile") and not launch.has("no-ssh") and launch.number("num-nodes") != 1
-
-
 @rule(Severity.WARNING, Shell, Kind.SHELL, f"{DS} EXPORT_ENVS")
 def deepspeed_env_forward(shell: Shell) -> Iterator[Found]:
     """Variables that DeepSpeed does not hand on stand in .deepspeed_env.
@@ -52,7 +47,8 @@ def deepspeed_env_forward(shell: Shell) -> Iterator[Found]:
     reported: set[str] = set()
     for launch in shell.launches_of("deepspeed"):
         how = launch.get("launcher")
-        if not _several_hosts(launch) or launch.level:
+        local = launch.has("no-ssh") or launch.number("num-nodes") == 1
+        if local or not launch.has("hostfile") or launch.level:
             continue
         if how is not None and (how.text or "slurm").lower() != "pdsh":
             continue

@@ -14,7 +14,7 @@ from netdoctor.lint.slurm import step
 from netdoctor.lint.values import Value
 
 RUN = "https://docs.pytorch.org/docs/stable/elastic/run.html"
-C10D = ("c10d", "etcd", "etcd-v2")
+BY_ENVIRONMENT = ("PET_RDZV_ENDPOINT", "PET_MASTER_ADDR", "PET_RDZV_BACKEND")
 # Different each time that a shell fills them in.
 _FRESH = re.compile(r"\b(uuidgen|date|openssl rand|mktemp|shuf)\b")
 # torchrun's own, in front of the script; few scripts have options of these names.
@@ -86,7 +86,7 @@ def torch_endpoint(shell: Shell) -> Iterator[Found]:
                     "own for the others, and all give up after ten minutes",
                     "the name of one node, the same on all",
                 )
-        elif how is not None and not launch.open and not _by_environment(launch):
+        elif how is not None and not launch.open and not any(map(launch.exported, BY_ENVIRONMENT)):
             option = "--master-addr" if how == "static" else "--rdzv-endpoint"
             unread = launch.exported("MASTER_ADDR") if how == "static" or main is None else None
             more = "; MASTER_ADDR of the environment is not read" if unread is not None else ""
@@ -95,11 +95,6 @@ def torch_endpoint(shell: Shell) -> Iterator[Found]:
                 f"no {option} for {nodes} nodes: it is the own machine on each{more}, and they never meet",
                 f'{option} "$MASTER_ADDR"' + ("" if how == "static" else ":29500"),
             )
-
-
-def _by_environment(launch: Launch) -> bool:
-    names = ("PET_RDZV_ENDPOINT", "PET_MASTER_ADDR", "PET_RDZV_BACKEND")
-    return any(launch.exported(name) is not None for name in names)
 
 
 @rule(Severity.ERROR, Shell, Kind.SHELL, RUN)

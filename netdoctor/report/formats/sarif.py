@@ -36,10 +36,7 @@ def render(report: Report, *, pretty: bool = False) -> bytes:
         ),
     ]
     return log(
-        [
-            rule(name, fmt.plain(title, 400) or name, "netdoctor checks explain")
-            for name, title in checks.items()
-        ],
+        [rule(name, title, "netdoctor checks explain") for name, title in checks.items()],
         _invocation(report),
         results,
         name=fmt.plain(report.tool.name, 100) or "netdoctor",
