@@ -1,11 +1,10 @@
 """Words for file systems: what a key may hold of a path, and whether two nodes see the same directory."""
 
 import hashlib
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from netdoctor.checks._shared.parity import unlike_expected_by_name
-from netdoctor.checks._shared.text import size, title_text
+from netdoctor.checks._shared.text import size, slug, title_text
 from netdoctor.facts.expected import ABSENT as MISSING
 from netdoctor.facts.expected import Expectations
 from netdoctor.facts.host import HostFacts
@@ -37,19 +36,21 @@ NUMBERED = ("nfs", "nfs4", "lustre", "ceph", "gpfs", "wekafs")
 
 def cause_at(cause: Cause, path: str) -> Cause:
     """The cause for one path: a key of its own, and the path in its title where that has ``{where}``."""
-    return cause.but(key=f"{cause.key}-{_slug(path)}", title=cause.title.replace("{where}", title_text(path)))
+    return cause.but(
+        key=f"{cause.key}-{_key_of(path)}", title=cause.title.replace("{where}", title_text(path))
+    )
 
 
-def _slug(path: str) -> str:
+def _key_of(path: str) -> str:
     """``mnt-data``. What that could stand for beside /mnt/data, as /mnt-data or a longer one, gets a hash:
     who accepts one path's problem has not accepted another's."""
-    slug = re.sub(r"[^a-z0-9]+", "-", path.lower()).strip("-")
+    word = slug(path)
     if path == "/":
         return "root"
-    if len(slug) <= KEY_LETTERS and slug != "root" and path == f"/{slug.replace('-', '/')}":
-        return slug
+    if len(word) <= KEY_LETTERS and word != "root" and path == f"/{word.replace('-', '/')}":
+        return word
     mark = hashlib.sha256(path.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{slug[:KEY_LETTERS].rstrip('-')}-{mark}".lstrip("-")
+    return f"{word[:KEY_LETTERS].rstrip('-')}-{mark}".lstrip("-")
 
 
 def requested_paths(nodes: Mapping[str, PlaceFacts]) -> dict[str, dict[str, Place]]:

@@ -33,3 +33,8 @@ def is_host_name(text: str) -> bool:
 def on_dev(ifname: str | None, shell: str) -> str:
     """`shell` with the interface's name for ``{0}``; empty where that name should stand in no command."""
     return shell.format(ifname) if is_ifname(ifname) else ""
+
+
+def slug(text: str) -> str:
+    """``flash-attn`` for ``Flash_Attn``: a name as it may stand in a cause's key."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

@@ -1,6 +1,5 @@
 """The libraries that torch finds, against those that it was built with."""
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,7 +7,7 @@ from typing import Any
 
 from netdoctor.check import check
 from netdoctor.checks._shared.install import install_requested
-from netdoctor.checks._shared.text import listing, title_text
+from netdoctor.checks._shared.text import listing, slug, title_text
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.software import Requested, SoftwareFacts, Unmet
@@ -66,8 +65,7 @@ def _of_package(root: str, rows: list[Row], software: SoftwareFacts) -> Iterator
     ]
     if bad:
         title = "{nodes} {has} not what " + title_text(root) + " requires"
-        word = re.sub(r"[^a-z0-9]+", "-", root.lower()).strip("-")
-        cause = Cause(f"package-{word}-requires", title, follows=AFTER)
+        cause = Cause(f"package-{slug(root)}-requires", title, follows=AFTER)
         have = [f"{one.name} {row.installed}" if row.installed else f"no {one.name}" for row, one in bad]
         yield _finding(cause, bad[0][0], [one for _, one in bad], f"here is {listing(have)}", software)
 

@@ -7,7 +7,7 @@ from netdoctor.check import check
 from netdoctor.checks._shared.install import install
 from netdoctor.checks._shared.majority import majority
 from netdoctor.checks._shared.parity import differing, expected_of_lacking
-from netdoctor.checks._shared.text import title_text
+from netdoctor.checks._shared.text import slug, title_text
 from netdoctor.facts.software import BY_HAND, Job, Requested, SoftwareFacts
 from netdoctor.model import CONFIG, Cause, Finding, Fix, Status, skip, unknown
 from netdoctor.rules.packages import fits
@@ -39,7 +39,7 @@ def sw_parity(nodes: Mapping[str, SoftwareFacts], job: Job) -> Iterator[Finding]
 def _compare(
     package: str, nodes: Mapping[str, SoftwareFacts], requests: Sequence[Requested]
 ) -> Iterator[Finding]:
-    word, title = re.sub(r"[^a-z0-9]+", "-", package.lower()).strip("-"), title_text(package)
+    word, title = slug(package), title_text(package)
     follows = _follows(word)
     differ = Cause(f"package-{word}-version", title + " differs between {nodes}", follows=follows)
     lacking = Cause(f"package-{word}-missing", "{nodes} {has} no " + title, follows=follows)

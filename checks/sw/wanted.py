@@ -1,11 +1,10 @@
 """Versions of packages against those that the job asks for."""
 
-import re
 from collections.abc import Iterator
 
 from netdoctor.check import check
 from netdoctor.checks._shared.install import install_requested
-from netdoctor.checks._shared.text import listing, title_text
+from netdoctor.checks._shared.text import listing, slug, title_text
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.software import Job, Requested, SoftwareFacts
 from netdoctor.model import CONFIG, HERE, Cause, Finding, Status, look, skip, unknown
@@ -90,6 +89,6 @@ def _differs(request: Requested, version: str, software: SoftwareFacts) -> Findi
 
 
 def _cause(request: Requested, what: str, title: str) -> Cause:
-    word = re.sub(r"[^a-z0-9]+", "-", request.name.lower()).strip("-")
+    word = slug(request.name)
     follows = ("sw.torch",) if word == "torch" else ()
     return Cause(f"package-{word}-{what}", title + title_text(request.name), follows=follows)
