@@ -5,16 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from netdoctor.lab.api import (
-        FAULTS,
-        Fault,
-        Lab,
-        LabError,
-        NodeStatus,
-        load,
-        missing_requirements,
-        up,
-    )
+    from netdoctor.lab.api import FAULTS, Fault, Lab, LabError, NodeStatus, load, missing_requirements, up
 
 __all__ = ["FAULTS", "Fault", "Lab", "LabError", "NodeStatus", "load", "missing_requirements", "up"]
 

@@ -21,22 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from netdoctor.lab import (
-    fault_ssh,
-    links,
-    processes,
-    requirements,
-    service,
-    sshd,
-)
+from netdoctor.lab import fault_ssh, links, processes, requirements, service, sshd
 from netdoctor.lab import faults as faults_
 from netdoctor.lab import loopback as loopback_
-from netdoctor.lab import (
-    node as nodes_,
-)
-from netdoctor.lab import (
-    state as states,
-)
+from netdoctor.lab import node as nodes_
+from netdoctor.lab import state as states
 from netdoctor.lab.fault import Fault
 from netdoctor.lab.fault_host import compile_c
 from netdoctor.lab.fault_software import PIP_CONF, WHEELS, place_torch, wheels
@@ -58,30 +47,12 @@ class Lab:
     def __init__(self, folder: Path, state: State) -> None:
         self.state_dir = folder
         self.state = state
-
-    @property
-    def nodes(self) -> list[str]:
-        return list(self.state.nodes)
-
-    @property
-    def hosts_file(self) -> Path:
-        return self.state_dir / sshd.HOSTS
-
-    @property
-    def ssh_config(self) -> Path:
-        return self.state_dir / sshd.SSH_CONFIG
-
-    @property
-    def known_hosts(self) -> Path:
-        return self.state_dir / sshd.KNOWN_HOSTS
-
-    @property
-    def key(self) -> Path:
-        return self.state_dir / sshd.KEY
-
-    @property
-    def ssh_port(self) -> int:
-        return self.state.ssh_port
+        self.nodes = list(state.nodes)
+        self.ssh_port = state.ssh_port
+        self.hosts_file = folder / sshd.HOSTS
+        self.ssh_config = folder / sshd.SSH_CONFIG
+        self.known_hosts = folder / sshd.KNOWN_HOSTS
+        self.key = folder / sshd.KEY
 
     def address(self, node: str) -> str:
         return self.state.address(node)
@@ -103,22 +74,21 @@ class Lab:
 
         Its wheels come along, for the pip of a node that is to get it back.
         """
-        with self._changing() as site:
-            self.state.torch = {"version": version, "cuda": cuda, "nccl": nccl}
-            for node in self.state.nodes:
-                if not self.state.active(node, "torch"):
-                    place_torch(site, node, self.state.torch)
-                nodes_.write(self.state, node, wheels(site, node, self.state.torch))
-                nodes_.refresh(self.state, node)
+        self._set_torch({"version": version, "cuda": cuda, "nccl": nccl})
 
     def remove_torch(self) -> None:
         """Take the stand-in torch off every node again."""
+        self._set_torch({})
+
+    def _set_torch(self, torch: dict[str, str]) -> None:
         with self._changing() as site:
-            self.state.torch = {}
+            self.state.torch = torch
             for node in self.state.nodes:
                 if not self.state.active(node, "torch"):
-                    place_torch(site, node, {})
-                nodes_.write(self.state, node, {WHEELS: None, PIP_CONF: None})
+                    place_torch(site, node, torch)
+                nodes_.write(
+                    self.state, node, wheels(site, node, torch) if torch else {WHEELS: None, PIP_CONF: None}
+                )
                 nodes_.refresh(self.state, node)
 
     def break_(self, node: str, fault: str, /, **params: str) -> list[str]:
@@ -142,11 +112,12 @@ class Lab:
             self.state.faults.append(active)
             self.save()
             try:
-                return kind.apply(site, active)
+                kind.apply(site, active)
+                return kind.message(active)
             except BaseException:
                 self.state.faults.remove(active)
                 with contextlib.suppress(LabError, OSError):
-                    kind.heal(site, active)
+                    kind.take_back(site, active)
                 raise
 
     def heal(self, node: str | None = None, fault: str | None = None) -> list[str]:
@@ -165,7 +136,7 @@ class Lab:
     def _heal_one(self, site: Site, active: Active) -> None:
         self.state.faults.remove(active)
         try:
-            FAULTS[active.fault].heal(site, active)
+            FAULTS[active.fault].take_back(site, active)
         except BaseException:
             self.state.faults.append(active)
             raise
@@ -378,7 +349,8 @@ def _undone_on_failure(folder: Path, state: State) -> Iterator[None]:
     def terminate(number: int, _frame: object) -> None:
         raise SystemExit(128 + number)
 
-    signals = (signal.SIGTERM, signal.SIGHUP) if _main_thread() else ()
+    main_thread = threading.current_thread() is threading.main_thread()
+    signals = (signal.SIGTERM, signal.SIGHUP) if main_thread else ()
     previous = [signal.signal(sig, terminate) for sig in signals]
     interrupt = signal.getsignal(signal.SIGINT)
     try:
@@ -394,10 +366,6 @@ def _undone_on_failure(folder: Path, state: State) -> Iterator[None]:
             signal.signal(sig, handler)
         if signals:
             signal.signal(signal.SIGINT, interrupt)
-
-
-def _main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
 
 
 def _build(folder: Path, state: State) -> None:
@@ -502,9 +470,9 @@ def _remove(folder: Path, state: State) -> None:
         stuck = processes.wait_gone(left)
         left = _strays(folder, state)
     links.remove_leg(state)
-    for made in state.made:
+    for path in state.folders:
         with contextlib.suppress(OSError):
-            os.rmdir(made)
+            os.rmdir(path)
     for path, value in state.sysctls.items():
         with contextlib.suppress(OSError):
             Path(path).write_text(value + "\n")

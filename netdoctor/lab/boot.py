@@ -138,13 +138,13 @@ def hidden_in_sys(real: Path, name: str) -> bool:
 
 def rebuild_sys(real: Path, sys_root: Path, relative: str) -> None:
     here = real / relative
-    there = sys_root / relative
-    there.mkdir(exist_ok=True)
+    rebuilt = sys_root / relative
+    rebuilt.mkdir(exist_ok=True)
     for entry in os.scandir(here):
         name = f"{relative}/{entry.name}".lstrip("/")
         if hidden_in_sys(here, name):
             continue
-        target = there / entry.name
+        target = rebuilt / entry.name
         if name in REBUILT_SYS:
             rebuild_sys(real, sys_root, name)
         elif entry.is_symlink():
@@ -227,9 +227,9 @@ def raise_limits() -> None:
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_STACK, None),
     ):
-        wanted = (8 << 20, infinity) if value is None else (value, value)
+        both = (8 << 20, infinity) if value is None else (value, value)
         highest = resource.getrlimit(limit)[1]
-        for pair in (wanted, (highest, highest)):
+        for pair in (both, (highest, highest)):
             with contextlib.suppress(OSError, ValueError):
                 resource.setrlimit(limit, pair)
                 break

@@ -2,152 +2,110 @@
 
 from __future__ import annotations
 
-import re
 import time
 from posixpath import normpath
 
 from netdoctor.lab import guest, hardware
 from netdoctor.lab import node as nodes
-from netdoctor.lab.fault import Fault, end_guest, keep
+from netdoctor.lab.fault import Fault, Files, end_guest, keep, require
 from netdoctor.lab.service import Site
 from netdoctor.lab.state import Active, State
 from netdoctor.lab.system import LabError
-
-HIDDEN = "/run/netdoctor-lab/hidden"
-
 
 # --- HCAs -----------------------------------------------------------------------------------------
 
 
 def chosen(site: Site, active: Active) -> list[int]:
-    """Which HCAs are meant: a name such as mlx5_1, ``last`` or ``all``."""
+    """The HCAs of the fault, by a name such as mlx5_1, ``last`` or ``all``; notes names for its text."""
     word = active.params["hca"]
     names = [hardware.hca_name(i) for i in range(site.state.hcas)]
-    if word == "all":
-        return list(range(len(names)))
-    if word == "last":
-        return [len(names) - 1]
-    if word not in names:
+    if word not in ("all", "last", *names):
         raise LabError(f"hca={word!r}: these nodes have {', '.join(names)}")
-    return [names.index(word)]
+    found = names if word == "all" else [names[-1] if word == "last" else word]
+    active.undo["hcas"] = ", ".join(found)
+    return [names.index(name) for name in found]
 
 
-def port_values(state: State, active: Active, i: int) -> dict[str, str | None]:
-    """Files of one HCA that the fault changes, below its folder; None removes one."""
-    p = active.params
-    if active.fault == "hca-down":
-        values: dict[str, str | None] = {
-            "ports/1/state": "1: DOWN\n", "ports/1/phys_state": "3: Disabled\n"
-        }  # fmt: skip
-        if state.link_layer != "Ethernet":
-            values |= {"ports/1/sm_lid": "0x0\n", "ports/1/rate": "10 Gb/sec (4X SDR)\n"}
-        return values
-    if active.fault == "hca-init":
-        return {"ports/1/state": "2: INIT\n", "ports/1/sm_lid": "0x0\n", "ports/1/lid": "0x0\n"}
-    if active.fault == "hca-rate":
-        return {"ports/1/rate": p["rate"] + "\n"}
-    if active.fault == "hca-pcie":
-        return {"../../current_link_width": p["width"] + "\n"}
-    if active.fault == "hca-file":
-        if not re.fullmatch(r"(\w+/)*\w+", p["file"]):
-            raise LabError(f"file={p['file']!r}: write a file of the HCA's folder, ports/1/sm_lid")
-        return {p["file"]: p["value"] + "\n"}
-    if active.fault == "hca-numa":
-        return {"../../numa_node": p["numa"] + "\n"}
-    if active.fault == "hca-fw":
-        return {"fw_ver": p["version"] + "\n"}
-    empty = hardware.long_gid("0" * 16, "0" * 16) + "\n"
-    gone: dict[str, str | None] = {}
-    for row in (2, 3):
-        gone |= {
-            f"ports/1/gids/{row}": empty,
-            f"ports/1/gid_attrs/types/{row}": None,
-            f"ports/1/gid_attrs/ndevs/{row}": None,
-        }
-    return gone
+_EMPTY_GID = hardware.long_gid("0" * 16, "0" * 16)
+# What a fault writes into files of an HCA, below its folder; parameters are filled in, None removes one.
+HCA_FILES: dict[str, dict[str, str | None]] = {
+    "hca-down": {"ports/1/state": "1: DOWN", "ports/1/phys_state": "3: Disabled"},
+    "hca-init": {"ports/1/state": "2: INIT", "ports/1/sm_lid": "0x0", "ports/1/lid": "0x0"},
+    "hca-rate": {"ports/1/rate": "{rate}"},
+    "hca-pcie": {"../../current_link_width": "{width}"},
+    "hca-file": {"{file}": "{value}"},
+    "hca-numa": {"../../numa_node": "{numa}"},
+    "hca-fw": {"fw_ver": "{version}"},
+    "hca-gid": {
+        **{f"ports/1/gids/{row}": _EMPTY_GID for row in (2, 3)},
+        **{f"ports/1/gid_attrs/{kind}/{row}": None for kind in ("types", "ndevs") for row in (2, 3)},
+    },
+}
+DOWN_INFINIBAND: dict[str, str | None] = {"ports/1/sm_lid": "0x0", "ports/1/rate": "10 Gb/sec (4X SDR)"}
 
 
-def hca_values(site: Site, active: Active) -> list[str]:
+def changed_files(site: Site, active: Active) -> Files:
+    """Paths and texts of the files that the fault changes."""
+    values = HCA_FILES[active.fault]
+    if active.fault == "hca-down" and site.state.link_layer != "Ethernet":
+        values = values | DOWN_INFINIBAND
+    files: Files = {}
+    for i in chosen(site, active):
+        for name, value in values.items():
+            path = normpath(f"{hardware.hca_folder(i)}/{name.format_map(active.params)}")
+            files[path] = None if value is None else value.format_map(active.params) + "\n"
+    return files
+
+
+def hca_values(site: Site, active: Active) -> None:
+    """Write the files that the fault changes as all faults in force have them."""
     if active.fault == "hca-gid" and site.state.link_layer != "Ethernet":
         raise LabError("hca-gid needs HCAs on Ethernet; these are on InfiniBand")
-    which = chosen(site, active)
-    files: dict[str, str | bytes | None] = {}
-    for i in which:
-        folder = hardware.hca_folder(i)
-        for name, value in port_values(site.state, active, i).items():
-            files[normpath(f"{folder}/{name}")] = value
-    nodes.write(site.state, active.node, files)
-    said = {
-        "hca-down": "is DOWN, physically Disabled",
-        "hca-init": "stays in INIT: no subnet manager has configured it",
-        "hca-rate": f"runs at {active.params.get('rate')}",
-        "hca-numa": f"is on NUMA node {active.params.get('numa')}",
-        "hca-pcie": f"has {active.params.get('width')} PCIe lanes",
-        "hca-file": f"has {active.params.get('value')} in {active.params.get('file')}",
-        "hca-fw": f"has firmware {active.params.get('version')}",
-        "hca-gid": "has no RoCE v2 GID of an IPv4 address",
-    }
-    names = ", ".join(hardware.hca_name(i) for i in which)
-    return [f"{active.node}: {names} {said[active.fault]} (pretended)"]
-
-
-def heal_hca_values(site: Site, active: Active) -> None:
+    if active.fault == "hca-file":
+        require(active, "file", r"(\w+/)*\w+", ": write a file of the HCA's folder, ports/1/sm_lid")
     tree = hardware.healthy(site.state, active.node)
-    files: dict[str, str | bytes | None] = {}
-    for i in chosen(site, active):
-        folder = hardware.hca_folder(i)
-        for name in port_values(site.state, active, i):
-            path = normpath(f"{folder}/{name}")
-            files[path] = tree.files.get(path)
-    nodes.write(site.state, active.node, files)
+    files: Files = {path: tree.files.get(path) for path in changed_files(site, active)}
     for other in site.state.active(active.node):
-        if other is not active and other.fault in OF_VALUES:
-            hca_values(site, other)
+        if other.fault in HCA_FILES:
+            files |= {path: text for path, text in changed_files(site, other).items() if path in files}
+    nodes.write(site.state, active.node, files)
 
 
-OF_VALUES = ("hca-file", "hca-down", "hca-init", "hca-rate", "hca-fw", "hca-gid", "hca-pcie", "hca-numa")
-
-
-def hca_missing(site: Site, active: Active) -> list[str]:
-    which = chosen(site, active)
-    files: dict[str, str | bytes | None] = {}
-    for i in which:
+def hca_missing(site: Site, active: Active) -> None:
+    files: Files = {}
+    for i in chosen(site, active):
         files[f"/sys/class/infiniband/{hardware.hca_name(i)}"] = None
         files[f"/sys/class/infiniband_verbs/uverbs{i}"] = None
         files[f"/dev/infiniband/uverbs{i}"] = None
     nodes.write(site.state, active.node, files)
-    names = ", ".join(hardware.hca_name(i) for i in which)
-    return [f"{active.node}: no RDMA device {names}; its PCI function is there (pretended)"]
 
 
 def heal_hca_missing(site: Site, active: Active) -> None:
     tree = hardware.healthy(site.state, active.node)
     links: dict[str, str] = {}
-    devices: list[str] = []
-    files: dict[str, str | bytes | None] = {}
+    files: Files = {}
     for i in chosen(site, active):
         verbs = f"/sys/class/infiniband_verbs/uverbs{i}"
-        link = f"/sys/class/infiniband/{hardware.hca_name(i)}"
-        links[link] = tree.links[link]
         files |= {path: text for path, text in tree.files.items() if path.startswith(verbs + "/")}
-        links[f"{verbs}/device"] = tree.links[f"{verbs}/device"]
-        devices.append(f"/dev/infiniband/uverbs{i}")
+        for link in (f"/sys/class/infiniband/{hardware.hca_name(i)}", f"{verbs}/device"):
+            links[link] = tree.links[link]
     nodes.write(site.state, active.node, files)
-    place(site, active.node, links, devices)
+    make_nodes(site, active.node, links, verbs_devices(site, active))
 
 
-def hca_no_device(site: Site, active: Active) -> list[str]:
-    which = chosen(site, active)
-    nodes.write(site.state, active.node, {f"/dev/infiniband/uverbs{i}": None for i in which})
-    names = ", ".join(hardware.hca_name(i) for i in which)
-    return [f"{active.node}: nothing in /dev/infiniband for {names} (pretended)"]
+def verbs_devices(site: Site, active: Active) -> list[str]:
+    return [f"/dev/infiniband/uverbs{i}" for i in chosen(site, active)]
+
+
+def hca_no_device(site: Site, active: Active) -> None:
+    nodes.write(site.state, active.node, dict.fromkeys(verbs_devices(site, active)))
 
 
 def heal_hca_no_device(site: Site, active: Active) -> None:
-    place(site, active.node, {}, [f"/dev/infiniband/uverbs{i}" for i in chosen(site, active)])
+    make_nodes(site, active.node, {}, verbs_devices(site, active))
 
 
-def place(site: Site, node: str, links: dict[str, str], devices: list[str]) -> None:
+def make_nodes(site: Site, node: str, links: dict[str, str], devices: list[str]) -> None:
     """Links and device nodes; the devices have the numbers of /dev/null."""
     for path, target in links.items():
         nodes.do(site.state, node, ["ln", "-sfn", target, path])
@@ -156,7 +114,7 @@ def place(site: Site, node: str, links: dict[str, str], devices: list[str]) -> N
         nodes.do(site.state, node, ["sh", "-euc", script, "sh", path])
 
 
-def hca_errors(site: Site, active: Active) -> list[str]:
+def hca_errors(site: Site, active: Active) -> None:
     p = active.params
     (i,) = chosen(site, active)
     files = hardware.healthy(site.state, active.node).files
@@ -167,7 +125,6 @@ def hca_errors(site: Site, active: Active) -> list[str]:
     request = {"kind": "count", "name": "counting", "path": path, "per_s": int(p["per_s"])}
     keep(site, active, guest.start(request, nodes.pid(site.state, active.node)))
     active.undo["path"] = path
-    return [f"{active.node}: {hardware.hca_name(i)} counts {p['per_s']} {p['counter']} a second (pretended)"]
 
 
 def heal_hca_errors(site: Site, active: Active) -> None:
@@ -179,65 +136,55 @@ def heal_hca_errors(site: Site, active: Active) -> None:
 # --- GPUs -----------------------------------------------------------------------------------------
 
 
+# What NVML answers with a fault in force. {gpu} is its GPU, or each GPU in turn when it names none, or all.
+GPU_VALUES = {
+    "gpu-lost": {"{gpu}.lost": "1"},
+    "gpu-mismatch": {"init": "18"},
+    "gpu-driver": {"driver": "{version}", "nvml": "12.{version}", "cuda": "{cuda}"},
+    "gpu-process": {"{gpu}.processes": "{inner}:{memory}"},
+    "gpu-ecc": {
+        "{gpu}.ecc10": "{count}", "{gpu}.ecc11": "{count}",
+        "{gpu}.remap_uncorrected": "1", "{gpu}.remap_pending": "1",
+    },
+    "gpu-throttle": {"{gpu}.throttle": "{reasons}", "{gpu}.clock0": "1095", "{gpu}.clock1": "1095"},
+    "gpu-nvlink": {"{gpu}.nvlinks_down": "{links}"},
+    "gpu-xid": {"{gpu}.recovery": "{recovery}"},
+    "gpu-fabric": {"{gpu}.fabric_state": "{state}", "{gpu}.fabric_status": "{status}"},
+    "gpu-pcie": {"{gpu}.pcie_width": "{width}"},
+}  # fmt: skip
+
+
 def gpu_values(state: State, node: str) -> dict[str, str]:
     """What NVML answers with all faults in force."""
     values = hardware.gpu_values(state, node)
-    count = state.gpus
     for active in state.active(node):
-        gpu = active.params.get("gpu", "0")
-        if active.fault == "gpu-missing":
-            count -= 1
-        elif active.fault == "gpu-lost":
-            values[f"{gpu}.lost"] = "1"
-        elif active.fault == "gpu-mismatch":
-            values["init"] = "18"
-        elif active.fault == "gpu-driver":
-            values["driver"], values["nvml"] = active.params["version"], "12." + active.params["version"]
-            values["cuda"] = active.params["cuda"]
-        elif active.fault == "gpu-process":
-            values[f"{gpu}.processes"] = f"{active.undo['inner']}:{active.params['memory']}"
-        elif active.fault == "gpu-ecc":
-            values[f"{gpu}.ecc10"] = values[f"{gpu}.ecc11"] = active.params["count"]
-            values[f"{gpu}.remap_uncorrected"] = values[f"{gpu}.remap_pending"] = "1"
-        elif active.fault == "gpu-throttle":
-            values[f"{gpu}.throttle"] = active.params["reasons"]
-            values[f"{gpu}.clock0"] = values[f"{gpu}.clock1"] = "1095"
-        elif active.fault == "gpu-nvlink":
-            for one in range(state.gpus) if gpu == "all" else [gpu]:
-                values[f"{one}.nvlinks_down"] = active.params["links"]
-        elif active.fault == "gpu-xid" and active.params["recovery"]:
-            values[f"{gpu}.recovery"] = active.params["recovery"]
-        elif active.fault == "gpu-mode":
-            for one in range(state.gpus):
-                values |= {f"{one}.{key}": value for key, value in active.params.items()}
-        elif active.fault == "gpu-fabric":
-            for one in range(state.gpus):
-                values[f"{one}.fabric_state"] = active.params["state"]
-                values[f"{one}.fabric_status"] = active.params["status"]
-        elif active.fault == "gpu-pcie":
-            values[f"{gpu}.pcie_width"] = active.params["width"]
-    values["count"] = str(max(0, count))
+        answers = GPU_VALUES.get(active.fault, {})
+        if active.fault == "gpu-mode":
+            answers = {f"{{gpu}}.{key}": f"{{{key}}}" for key in active.params}
+        gpu = active.params.get("gpu", "all")
+        for one in range(state.gpus) if gpu == "all" else [gpu]:
+            words = {**active.params, **active.undo, "gpu": one}
+            filled = {key.format_map(words): value.format_map(words) for key, value in answers.items()}
+            values |= {key: value for key, value in filled.items() if value}
+    values["count"] = str(max(0, state.gpus - len(state.active(node, "gpu-missing"))))
     return values
 
 
-def driver_files(state: State, node: str) -> dict[str, str | bytes | None]:
+def gpu_folder(i: int) -> str:
+    return f"/sys/devices/{hardware.GPU_ROOT.format(i=i)}/{hardware.gpu_bus(i)}"
+
+
+def driver_files(state: State, node: str) -> Files:
     """The driver's own traces with all faults in force."""
-    files: dict[str, str | bytes | None] = {}
+    tree = hardware.healthy(state, node)
     if state.active(node, "gpu-no-driver"):
-        files["/proc/driver/nvidia"] = None
-        files["/sys/module/nvidia"] = None
-        files["/sys/module/nvidia_uvm"] = None
-        files["/sys/module/nvidia_peermem"] = None
-        files[hardware.NVML_FILE] = None
-        for path in hardware.healthy(state, node).devices:
-            if path.startswith("/dev/nvidia"):
-                files[path] = None
-        for i in range(state.gpus):
-            files[f"/sys/devices/{hardware.GPU_ROOT.format(i=i)}/{hardware.gpu_bus(i)}/driver"] = None
-        return files
-    files |= {
+        modules = [f"/sys/module/nvidia{name}" for name in ("", "_uvm", "_peermem")]
+        devices = [path for path in tree.devices if path.startswith("/dev/nvidia")]
+        drivers = [f"{gpu_folder(i)}/driver" for i in range(state.gpus)]
+        return dict.fromkeys(["/proc/driver/nvidia", hardware.NVML_FILE, *modules, *devices, *drivers])
+    files: Files = {
         path: text
-        for path, text in hardware.healthy(state, node).files.items()
+        for path, text in tree.files.items()
         if path.startswith(("/proc/driver/nvidia", "/sys/module/nvidia"))
     }
     if state.active(node, "gpu-no-peermem"):
@@ -265,28 +212,21 @@ def kernel_log(state: State, node: str) -> str:
 
 def set_gpus(site: Site, node: str) -> None:
     state = site.state
-    files = driver_files(state, node)
-    nodes.write(state, node, files)
+    nodes.write(state, node, driver_files(state, node))
     if state.active(node, "gpu-no-driver"):
         return
     tree = hardware.healthy(state, node)
-    missing = len(state.active(node, "gpu-missing"))
-    kept = state.gpus - missing
-    links, devices = {}, []
+    present = state.gpus - len(state.active(node, "gpu-missing"))
+    links: dict[str, str] = {}
     for i in range(state.gpus):
-        bus = hardware.gpu_bus(i)
-        function = f"/sys/bus/pci/devices/{bus}"
-        folder = f"/sys/devices/{hardware.GPU_ROOT.format(i=i)}/{bus}"
-        if i < kept:
-            links[function] = tree.links[function]
-            links[f"{folder}/driver"] = tree.links[f"{folder}/driver"]
+        function = f"/sys/bus/pci/devices/{hardware.gpu_bus(i)}"
+        if i < present:
+            links |= {path: tree.links[path] for path in (function, f"{gpu_folder(i)}/driver")}
         else:
             nodes.write(state, node, {function: None, f"/dev/nvidia{i}": None})
-    devices = [
-        path for path in tree.devices
-        if path.startswith("/dev/nvidia") and path not in [f"/dev/nvidia{i}" for i in range(kept, 16)]
-    ]  # fmt: skip
-    place(site, node, links, devices)
+    missing = [f"/dev/nvidia{i}" for i in range(present, 16)]
+    devices = [path for path in tree.devices if path.startswith("/dev/nvidia") and path not in missing]
+    make_nodes(site, node, links, devices)
     drivers = state.active(node, "gpu-driver")
     version = drivers[-1].params["version"] if drivers else hardware.DRIVER
     script = (
@@ -296,38 +236,23 @@ def set_gpus(site: Site, node: str) -> None:
     nodes.do(state, node, ["sh", "-euc", script, "sh", nodes.library_folder(), version])
 
 
-def gpu(site: Site, active: Active) -> list[str]:
+def gpu(site: Site, active: Active) -> None:
     p = active.params
     every = active.fault == "gpu-nvlink" and p["gpu"] == "all"
     if "gpu" in p and not every and not (p["gpu"].isdigit() and int(p["gpu"]) < site.state.gpus):
         raise LabError(f"gpu={p['gpu']!r}: these nodes have GPUs 0 to {site.state.gpus - 1}")
+    if active.fault == "gpu-mode":
+        active.undo["settings"] = ", ".join(f"{name}={value}" for name, value in p.items())
     if active.fault == "gpu-xid":
         active.undo["at"] = time.monotonic()
     for name in ("memory", "count", "links", "cuda", "code", "recovery", "state", "status"):
-        if p.get(name) and not p[name].isdigit():
-            raise LabError(f"{name}={p[name]!r} is not a number")
+        if name in p:
+            require(active, name, "[0-9]*", " is not a number")
     if active.fault == "gpu-process":
         request = {"kind": "sleep", "name": p["name"], "title": p["title"], "user": p["user"]}
         keep(site, active, guest.start(request, nodes.pid(site.state, active.node)))
         active.undo["inner"] = inner_pid(active.undo["pid"])
     set_gpus(site, active.node)
-    said = {
-        "gpu-missing": "has one GPU less",
-        "gpu-lost": f"GPU {p.get('gpu')} fell off the bus",
-        "gpu-mismatch": "driver and NVML library are of different versions",
-        "gpu-no-driver": "the GPUs have no driver",
-        "gpu-driver": f"has driver {p.get('version')}",
-        "gpu-process": f"somebody's {p.get('name')} uses GPU {p.get('gpu')}",
-        "gpu-ecc": f"GPU {p.get('gpu')} has {p.get('count')} uncorrectable memory errors",
-        "gpu-throttle": f"GPU {p.get('gpu')} is throttled",
-        "gpu-nvlink": f"GPU {p.get('gpu')} has {p.get('links')} NVLinks down",
-        "gpu-xid": f"the driver reports Xid {p.get('code')} of GPU {p.get('gpu')}",
-        "gpu-fabric": f"the GPUs are in fabric state {p.get('state')}, status {p.get('status')}",
-        "gpu-mode": f"the GPUs have {', '.join(f'{k}={v}' for k, v in p.items())}",
-        "gpu-no-peermem": "nvidia-peermem is not loaded",
-        "gpu-pcie": f"GPU {p.get('gpu')} has {p.get('width')} PCIe lanes",
-    }
-    return [f"{active.node}: {said[active.fault]} (pretended)"]
 
 
 def inner_pid(pid: int) -> int:
@@ -344,61 +269,89 @@ def heal_gpu(site: Site, active: Active) -> None:
     set_gpus(site, active.node)
 
 
-def hca_fault(name: str, summary: str, **params: str) -> Fault:
-    given = {"hca": "last", **params}
-    return Fault(name, summary, hca_values, heal_hca_values, given, ("hca",), needs="hca")
+def hca_fault(name: str, summary: str, text: str, **params: str) -> Fault:
+    text = f"{{node}}: {{hcas}} {text} (pretended)"
+    return Fault(name, summary, text, hca_values, params={"hca": "last", **params}, key=("hca",), needs="hca")
 
 
-def gpu_fault(name: str, summary: str, /, **params: str) -> Fault:
-    return Fault(name, summary, gpu, heal_gpu, params, needs="gpu")
+def gpu_fault(name: str, summary: str, text: str, /, **params: str) -> Fault:
+    return Fault(name, summary, f"{{node}}: {text} (pretended)", gpu, heal_gpu, params, needs="gpu")
 
 
 FAULTS = (
     Fault(
-        "hca-missing", "an HCA has no RDMA device", hca_missing, heal_hca_missing,
-        {"hca": "last"}, ("hca",), needs="hca",
+        "hca-missing", "an HCA has no RDMA device",
+        "{node}: no RDMA device {hcas}; its PCI function is there (pretended)",
+        hca_missing, heal_hca_missing, {"hca": "last"}, ("hca",), needs="hca",
     ),
     Fault(
-        "hca-no-device", "an HCA has no device in /dev/infiniband", hca_no_device, heal_hca_no_device,
-        {"hca": "last"}, ("hca",), needs="hca",
+        "hca-no-device", "an HCA has no device in /dev/infiniband",
+        "{node}: nothing in /dev/infiniband for {hcas} (pretended)",
+        hca_no_device, heal_hca_no_device, {"hca": "last"}, ("hca",), needs="hca",
     ),
-    hca_fault("hca-down", "an HCA port is down"),
-    hca_fault("hca-init", "an HCA port waits for a subnet manager"),
-    hca_fault("hca-rate", "an HCA port is slower", rate="200 Gb/sec (2X NDR)"),
-    Fault(
-        "hca-file", "a file of an HCA says something else", hca_values, heal_hca_values,
-        {"hca": "last", "file": "ports/1/sm_lid", "value": "0x9"}, ("hca", "file"), needs="hca",
+    hca_fault("hca-down", "an HCA port is down", "is DOWN, physically Disabled"),
+    hca_fault(
+        "hca-init", "an HCA port waits for a subnet manager",
+        "stays in INIT: no subnet manager has configured it",
     ),
-    hca_fault("hca-fw", "an HCA has other firmware", version="28.33.0800"),
-    hca_fault("hca-pcie", "an HCA has fewer PCIe lanes", width="8"),
-    hca_fault("hca-numa", "an HCA is on another NUMA node", numa="1"),
+    hca_fault("hca-rate", "an HCA port is slower", "runs at {rate}", rate="200 Gb/sec (2X NDR)"),
     Fault(
-        "hca-errors", "a counter of an HCA port grows", hca_errors, heal_hca_errors,
+        "hca-file", "a file of an HCA says something else",
+        "{node}: {hcas} has {value} in {file} (pretended)", hca_values, None,
+        {"hca": "last", "file": "ports/1/sm_lid", "value": "0x9"}, ("hca", "file"),
+        needs="hca",
+    ),
+    hca_fault("hca-fw", "an HCA has other firmware", "has firmware {version}", version="28.33.0800"),
+    hca_fault("hca-pcie", "an HCA has fewer PCIe lanes", "has {width} PCIe lanes", width="8"),
+    hca_fault("hca-numa", "an HCA is on another NUMA node", "is on NUMA node {numa}", numa="1"),
+    Fault(
+        "hca-errors", "a counter of an HCA port grows",
+        "{node}: {hcas} counts {per_s} {counter} a second (pretended)", hca_errors, heal_hca_errors,
         {"hca": "last", "counter": "symbol_error", "per_s": "50"}, ("hca", "counter"), needs="hca",
     ),
-    hca_fault("hca-gid", "an HCA has no RoCE v2 GID of an IPv4 address"),
-    gpu_fault("gpu-missing", "one GPU less"),
-    gpu_fault("gpu-lost", "a GPU has fallen off the bus", gpu="0"),
-    gpu_fault(
-        "gpu-mismatch", "driver and library out of step", version=hardware.OTHER_DRIVER
+    hca_fault(
+        "hca-gid", "an HCA has no RoCE v2 GID of an IPv4 address", "has no RoCE v2 GID of an IPv4 address"
     ),
-    gpu_fault("gpu-no-driver", "the GPUs have no driver"),
+    gpu_fault("gpu-missing", "one GPU less", "has one GPU less"),
+    gpu_fault("gpu-lost", "a GPU has fallen off the bus", "GPU {gpu} fell off the bus", gpu="0"),
     gpu_fault(
-        "gpu-driver", "another driver version", version=hardware.OTHER_DRIVER, cuda="12020"
+        "gpu-mismatch", "driver and library out of step",
+        "driver and NVML library are of different versions", version=hardware.OTHER_DRIVER,
+    ),
+    gpu_fault("gpu-no-driver", "the GPUs have no driver", "the GPUs have no driver"),
+    gpu_fault(
+        "gpu-driver", "another driver version", "has driver {version}",
+        version=hardware.OTHER_DRIVER, cuda="12020",
     ),
     gpu_fault(
-        "gpu-process", "somebody's process is on a GPU", gpu="0", user="nobody", name="python3",
-        title="python3 train.py", memory="21474836480",
+        "gpu-process", "somebody's process is on a GPU", "somebody's {name} uses GPU {gpu}",
+        gpu="0", user="nobody", name="python3", title="python3 train.py", memory="21474836480",
     ),
-    gpu_fault("gpu-ecc", "a GPU has uncorrectable memory errors", gpu="0", count="3"),
-    gpu_fault("gpu-throttle", "a GPU runs below its clock", gpu="0", reasons="0x40"),
-    gpu_fault("gpu-nvlink", "NVLinks of a GPU are down", gpu="0", links="2"),
     gpu_fault(
-        "gpu-xid", "the driver reported an error of a GPU", gpu="0", code="95", recovery="",
+        "gpu-ecc", "a GPU has uncorrectable memory errors",
+        "GPU {gpu} has {count} uncorrectable memory errors", gpu="0", count="3",
+    ),
+    gpu_fault(
+        "gpu-throttle", "a GPU runs below its clock", "GPU {gpu} is throttled", gpu="0", reasons="0x40"
+    ),
+    gpu_fault(
+        "gpu-nvlink", "NVLinks of a GPU are down", "GPU {gpu} has {links} NVLinks down", gpu="0", links="2"
+    ),
+    gpu_fault(
+        "gpu-xid", "the driver reported an error of a GPU", "the driver reports Xid {code} of GPU {gpu}",
+        gpu="0", code="95", recovery="",
         text="pid=4711, name=python3, Uncontained: LTC TAG (0x2,0x0). RST: Yes, D-RST: No",
     ),
-    gpu_fault("gpu-fabric", "the GPUs have not joined their NVLink fabric", state="2", status="0"),
-    Fault("gpu-mode", "NVML answers otherwise: NAME=VALUE", gpu, heal_gpu, {}, free=True, needs="gpu"),
-    gpu_fault("gpu-no-peermem", "nvidia-peermem is not loaded"),
-    gpu_fault("gpu-pcie", "a GPU has fewer PCIe lanes", gpu="0", width="8"),
+    gpu_fault(
+        "gpu-fabric", "the GPUs have not joined their NVLink fabric",
+        "the GPUs are in fabric state {state}, status {status}", state="2", status="0",
+    ),
+    Fault(
+        "gpu-mode", "NVML answers otherwise: NAME=VALUE", "{node}: the GPUs have {settings} (pretended)",
+        gpu, heal_gpu, free=True, needs="gpu",
+    ),
+    gpu_fault("gpu-no-peermem", "nvidia-peermem is not loaded", "nvidia-peermem is not loaded"),
+    gpu_fault(
+        "gpu-pcie", "a GPU has fewer PCIe lanes", "GPU {gpu} has {width} PCIe lanes", gpu="0", width="8"
+    ),
 )  # fmt: skip

@@ -10,7 +10,7 @@ import subprocess
 
 from netdoctor.lab import guest, requirements
 from netdoctor.lab import node as nodes
-from netdoctor.lab.fault import Fault, end_guest, keep, node_pid
+from netdoctor.lab.fault import Fault, end_guest, keep, node_pid, require
 from netdoctor.lab.service import Site
 from netdoctor.lab.state import Active
 from netdoctor.lab.system import LabError
@@ -19,12 +19,14 @@ PRELOAD = "/etc/ld.so.preload"
 CLOCK_LIBRARY = "/usr/lib/netdoctor-lab-clock.so"
 CLOCK_OFFSET = "/etc/netdoctor-lab-clock"
 FILLER = "filler.bin"
+ABSOLUTE = (r"/[\w./-]+", " is not the absolute path of a directory")
+LEFT_OVER = "/dev/shm/torch_99999999_1_0"
 
 
 # --- names ----------------------------------------------------------------------------------------
 
 
-def names(site: Site, active: Active) -> list[str]:
+def names(site: Site, active: Active) -> None:
     p = active.params
     if "peer" in p:
         p["peer"] = p["peer"] or next(n for n in [*site.state.nodes, ""] if n != active.node)
@@ -35,16 +37,6 @@ def names(site: Site, active: Active) -> list[str]:
             ipaddress.ip_address(p["address"])
         except ValueError:
             raise LabError(f"address={p['address']!r} is not an address") from None
-    nodes.refresh(site.state, active.node)
-    said = {
-        "own-name-loopback": f"/etc/hosts maps its own name to {p.get('address')}",
-        "peer-name-missing": f"/etc/hosts does not know {p.get('peer')}",
-        "peer-name-wrong": f"/etc/hosts maps {p.get('peer')} to {p.get('address')}",
-    }
-    return [f"{active.node}: {said[active.fault]}"]
-
-
-def refresh(site: Site, active: Active) -> None:
     nodes.refresh(site.state, active.node)
 
 
@@ -65,8 +57,8 @@ def compile_c(site: Site, source: str, library: str, *flags: str) -> bytes:
         env = {**os.environ, "TMPDIR": str(built.parent)}
         code, text = _run_group(argv, env)
         if code != 0:
-            said = text.strip().splitlines()
-            raise LabError(f"{program} could not compile {source}: {said[0] if said else '?'}")
+            lines = text.strip().splitlines()
+            raise LabError(f"{program} could not compile {source}: {lines[0] if lines else '?'}")
     return built.read_bytes()
 
 
@@ -83,7 +75,7 @@ def _run_group(argv: list[str], env: dict[str, str]) -> tuple[int, str]:
         return process.returncode, text
 
 
-def clock(site: Site, active: Active) -> list[str]:
+def clock(site: Site, active: Active) -> None:
     text = active.params["offset"]
     match = re.fullmatch(r"([+-]?[0-9.]+)(ms|s|m|h)?", text)
     if match is None:
@@ -95,7 +87,7 @@ def clock(site: Site, active: Active) -> list[str]:
     # Last: from here on every program that starts on the node has the other clock.
     nodes.write(site.state, active.node, {PRELOAD: CLOCK_LIBRARY + "\n"})
     nodes.refresh(site.state, active.node)
-    return [f"{active.node}: the wall clock is {seconds:+g} s off for every program started now"]
+    active.undo["seconds"] = f"{seconds:+g}"
 
 
 def heal_clock(site: Site, active: Active) -> None:
@@ -107,7 +99,7 @@ def heal_clock(site: Site, active: Active) -> None:
 # --- ports ----------------------------------------------------------------------------------------
 
 
-def busy(site: Site, active: Active) -> list[str]:
+def busy(site: Site, active: Active) -> None:
     p = active.params
     if not p["port"].isdigit() or not 1 <= int(p["port"]) <= 65535:
         raise LabError(f"port={p['port']!r} is not a port")
@@ -118,8 +110,7 @@ def busy(site: Site, active: Active) -> list[str]:
     if site.state.loopback:
         request.update(address=site.state.address(active.node), user="")
     keep(site, active, guest.start(request, node_pid(site, active.node)))
-    who = site.state.user if site.state.loopback else p["user"]
-    return [f"{active.node}: {p['name']} of user {who} listens on port {p['port']}"]
+    active.undo["who"] = site.state.user if site.state.loopback else p["user"]
 
 
 # --- limits ---------------------------------------------------------------------------------------
@@ -133,58 +124,51 @@ def size(text: str) -> str:
     return str(int(match[1]) * {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}[match[2]])
 
 
-def limit(site: Site, active: Active) -> list[str]:
+def limit(site: Site, active: Active) -> None:
     p = active.params
     p["soft"] = size(p["soft"])
     p["hard"] = size(p["hard"]) if p["hard"] else p["soft"]
     nodes.refresh(site.state, active.node)
-    return [f"{active.node}: {active.fault} of new sessions is {p['soft']} (hard {p['hard']})"]
 
 
 # --- file systems ---------------------------------------------------------------------------------
 
 
-def small_shm(site: Site, active: Active) -> list[str]:
-    wanted = active.params["size"]
-    size(wanted)
-    argv = ["mount", "-o", f"remount,size={wanted}", "/dev/shm"]
-    nodes.do(site.state, active.node, argv)
-    return [f"{active.node}: /dev/shm has {wanted}"]
+def resize_shm(site: Site, node: str, bound: str) -> None:
+    nodes.do(site.state, node, ["mount", "-o", f"remount,size={bound}", "/dev/shm"])
 
 
-def shm_left(site: Site, active: Active) -> list[str]:
-    wanted = active.params["size"]
-    size(wanted)
-    script = (
-        'mount -o remount,size=1100m /dev/shm; fallocate -l "$1" /dev/shm/torch_99999999_1_0; '
-        "touch -d '1 hour ago' /dev/shm/torch_99999999_1_0"
-    )
-    nodes.do(site.state, active.node, ["sh", "-euc", script, "sh", wanted])
-    return [f"{active.node}: {wanted} of its small /dev/shm are left over by a job"]
+def small_shm(site: Site, active: Active) -> None:
+    size(active.params["size"])
+    resize_shm(site, active.node, active.params["size"])
 
 
-def heal_shm_left(site: Site, active: Active) -> None:
-    nodes.do(site.state, active.node, ["rm", "-f", "/dev/shm/torch_99999999_1_0"])
-    heal_small_shm(site, active)
+def shm_left(site: Site, active: Active) -> None:
+    size(active.params["size"])
+    resize_shm(site, active.node, "1100m")
+    script = 'fallocate -l "$1" "$2"; touch -d "1 hour ago" "$2"'
+    nodes.do(site.state, active.node, ["sh", "-euc", script, "sh", active.params["size"], LEFT_OVER])
 
 
 def heal_small_shm(site: Site, active: Active) -> None:
-    nodes.do(site.state, active.node, ["mount", "-o", "remount,size=50%", "/dev/shm"])
+    resize_shm(site, active.node, "50%")
 
 
-def full_disk(site: Site, active: Active) -> list[str]:
-    path, wanted = active.params["path"], active.params["size"]
-    size(wanted)
-    if not re.fullmatch(r"/[\w./-]+", path):
-        raise LabError(f"path={path!r} is not the absolute path of a directory")
+def heal_shm_left(site: Site, active: Active) -> None:
+    nodes.do(site.state, active.node, ["rm", "-f", LEFT_OVER])
+    heal_small_shm(site, active)
+
+
+def full_disk(site: Site, active: Active) -> None:
+    size(active.params["size"])
+    path = require(active, "path", *ABSOLUTE)
     state, node = site.state, active.node
-    options = f"size={wanted},mode=1777"
+    options = f"size={active.params['size']},mode=1777"
     nodes.do(state, node, ["mkdir", "-p", path])
     nodes.do(state, node, ["mount", "-t", "tmpfs", "-o", options, "full", path])
     active.undo["mounted"] = path
     argv = ["dd", "if=/dev/zero", f"of={path}/{FILLER}", "bs=64k"]
     nodes.run(state, node, argv, capture_output=True)  # ends with "no space left", as it should
-    return [f"{node}: {path} has {wanted}, all of it used"]
 
 
 def heal_full_disk(site: Site, active: Active) -> None:
@@ -192,20 +176,19 @@ def heal_full_disk(site: Site, active: Active) -> None:
         nodes.do(site.state, active.node, ["umount", "-l", active.undo["mounted"]])
 
 
-def silent_mount(site: Site, active: Active) -> list[str]:
-    path, gone = active.params["path"], active.params["server"] == "gone"
-    if not re.fullmatch(r"/[\w./-]+", path):
-        raise LabError(f"path={path!r} is not the absolute path of a directory")
+def silent_mount(site: Site, active: Active) -> None:
+    path = require(active, "path", *ABSOLUTE)
     request = {"kind": "mount", "path": path, "name": "storage"}
     process = guest.start(request, node_pid(site, active.node))
     active.undo["mounted"] = path
     keep(site, active, process)
-    if gone:
+    active.undo["how"] = "does not answer"
+    if active.params["server"] == "gone":
         end_guest(site, active)
-    return [f"{active.node}: the server of {path} {'is gone' if gone else 'does not answer'}"]
+        active.undo["how"] = "is gone"
 
 
-def sysctl(site: Site, active: Active) -> list[str]:
+def sysctl(site: Site, active: Active) -> None:
     name, value = active.params["name"], active.params["value"]
     # Of the node's own network: everything else is the machine's.
     known = re.fullmatch(r"net\.(core\.somaxconn|ipv[46](\.\w+)+)", name)
@@ -215,7 +198,6 @@ def sysctl(site: Site, active: Active) -> list[str]:
     before = nodes.run(site.state, active.node, argv, capture_output=True, text=True, check=True)
     active.undo["before"] = " ".join(str(before.stdout).split())
     nodes.do(site.state, active.node, ["sysctl", "-q", "-w", f"{name}={value}"])
-    return [f"{active.node}: {name} is {value}"]
 
 
 def heal_sysctl(site: Site, active: Active) -> None:
@@ -232,44 +214,61 @@ def heal_silent_mount(site: Site, active: Active) -> None:
         nodes.run(site.state, active.node, argv, capture_output=True)
 
 
+LIMIT_TEXT = "of new sessions is {soft} (hard {hard})"
+
 FAULTS = (
-    Fault("clock", "the wall clock is off", clock, heal_clock, {"offset": "+7s"}, needs="gcc"),
     Fault(
-        "own-name-loopback", "the node's own name resolves to a loopback address", names, refresh,
-        {"address": "127.0.1.1"},
+        "clock", "the wall clock is off",
+        "{node}: the wall clock is {seconds} s off for every program started now",
+        clock, heal_clock, {"offset": "+7s"}, needs="gcc",
     ),
     Fault(
-        "peer-name-missing", "a peer's name does not resolve", names, refresh, {"peer": ""},
-        ("peer",),
+        "own-name-loopback", "the node's own name resolves to a loopback address",
+        "{node}: /etc/hosts maps its own name to {address}", names, params={"address": "127.0.1.1"},
     ),
     Fault(
-        "peer-name-wrong", "a peer's name resolves to another address", names, refresh,
-        {"peer": "", "address": "192.0.2.77"}, ("peer",),
+        "peer-name-missing", "a peer's name does not resolve", "{node}: /etc/hosts does not know {peer}",
+        names, params={"peer": ""}, key=("peer",),
     ),
     Fault(
-        "port-busy", "another user's process listens on a port", busy, end_guest,
+        "peer-name-wrong", "a peer's name resolves to another address",
+        "{node}: /etc/hosts maps {peer} to {address}",
+        names, params={"peer": "", "address": "192.0.2.77"}, key=("peer",),
+    ),
+    Fault(
+        "port-busy", "another user's process listens on a port",
+        "{node}: {name} of user {who} listens on port {port}", busy, end_guest,
         {"port": "29500", "user": "nobody", "name": "python3", "title": "python3 train.py"},
         ("port",), loopback=True,
     ),
     Fault(
-        "memlock", "sessions may lock little memory", limit, refresh,
-        {"soft": "64k", "hard": ""},
+        "memlock", "sessions may lock little memory", f"{{node}}: memlock {LIMIT_TEXT}",
+        limit, params={"soft": "64k", "hard": ""},
     ),
     Fault(
-        "nofile", "sessions may open few files", limit, refresh, {"soft": "256", "hard": ""}
-    ),
-    Fault("small-shm", "/dev/shm is small", small_shm, heal_small_shm, {"size": "64m"}),
-    Fault("shm-left", "a job left a file in /dev/shm", shm_left, heal_shm_left, {"size": "200m"}),
-    Fault(
-        "full-disk", "a file system is full", full_disk, heal_full_disk,
-        {"path": "/tmp", "size": "8m"}, ("path",),
+        "nofile", "sessions may open few files", f"{{node}}: nofile {LIMIT_TEXT}",
+        limit, params={"soft": "256", "hard": ""},
     ),
     Fault(
-        "sysctl", "a kernel setting of the network differs", sysctl, heal_sysctl,
-        {"name": "net.ipv4.tcp_rmem", "value": "4096 8192 16384"}, ("name",),
+        "small-shm", "/dev/shm is small", "{node}: /dev/shm has {size}",
+        small_shm, heal_small_shm, {"size": "64m"},
     ),
     Fault(
-        "mount-silent", "a network mount does not answer (server=gone: ends in errors)", silent_mount,
-        heal_silent_mount, {"path": "/mnt/data", "server": "silent"}, ("path",),
+        "shm-left", "a job left a file in /dev/shm",
+        "{node}: {size} of its small /dev/shm are left over by a job",
+        shm_left, heal_shm_left, {"size": "200m"},
+    ),
+    Fault(
+        "full-disk", "a file system is full", "{node}: {path} has {size}, all of it used",
+        full_disk, heal_full_disk, {"path": "/tmp", "size": "8m"}, ("path",),
+    ),
+    Fault(
+        "sysctl", "a kernel setting of the network differs", "{node}: {name} is {value}",
+        sysctl, heal_sysctl, {"name": "net.ipv4.tcp_rmem", "value": "4096 8192 16384"}, ("name",),
+    ),
+    Fault(
+        "mount-silent", "a network mount does not answer (server=gone: ends in errors)",
+        "{node}: the server of {path} {how}",
+        silent_mount, heal_silent_mount, {"path": "/mnt/data", "server": "silent"}, ("path",),
     ),
 )  # fmt: skip

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 
 from netdoctor.lab import guest, links
 from netdoctor.lab import node as nodes
-from netdoctor.lab.fault import Fault, end_guest, keep
+from netdoctor.lab.fault import Fault, end_guest, keep, require
 from netdoctor.lab.service import Site
 from netdoctor.lab.state import Active, State
 from netdoctor.lab.system import LabError, command
@@ -35,7 +34,7 @@ def port_set(state: State, text: str) -> str:
     return "{ " + text.replace(",", ", ") + " }"
 
 
-def named(state: State, text: str) -> list[str]:
+def addresses(state: State, text: str) -> list[str]:
     """Addresses for a list of node names, ``control``, addresses or networks."""
     found: list[str] = []
     for word in filter(None, text.split(",")):
@@ -51,20 +50,19 @@ def named(state: State, text: str) -> list[str]:
     return found
 
 
-def interface(state: State, node: str, wanted: str) -> str:
+def interface(state: State, node: str, name: str) -> str:
     """The present name of an interface, which a fault may have changed."""
     for active in state.active(node, "if-rename"):
-        if active.params["if"] == wanted:
+        if active.params["if"] == name:
             return active.params["name"]
-    return wanted
+    return name
 
 
 def network_of(state: State, name: str) -> int:
-    for net in range(links.networks(state)):
-        if name == f"eth{net}":
-            return net
-    known = ", ".join(f"eth{net}" for net in range(links.networks(state)))
-    raise LabError(f"no interface {name!r} on these nodes; they have {known}")
+    known = [f"eth{net}" for net in range(links.networks(state))]
+    if name not in known:
+        raise LabError(f"no interface {name!r} on these nodes; they have {', '.join(known)}")
+    return known.index(name)
 
 
 def directions(text: str) -> set[str]:
@@ -73,7 +71,24 @@ def directions(text: str) -> set[str]:
     return {"in", "out"} if text == "both" else {text}
 
 
+def nft_table(name: str, chains: dict[str, list[str]]) -> str:
+    """What nft takes to replace a table; without chains the table goes. chains: their lines, by name."""
+    lines = [f"table {name}", f"delete table {name}"]
+    if chains:
+        lines.append(f"table {name} {{")
+        for chain, rules in chains.items():
+            lines += [f"  chain {chain} {{", *(f"    {rule}" for rule in rules), "  }"]
+        lines.append("}")
+    return "\n".join(lines) + "\n"
+
+
 # --- packet filter of a node ----------------------------------------------------------------------
+
+REJECTIONS = {
+    "admin-prohibited": "reject with icmpx type admin-prohibited",
+    "port-unreachable": "reject with icmpx type port-unreachable",
+    "reset": "reject with tcp reset",
+}
 
 
 def firewall(state: State, node: str) -> str:
@@ -85,50 +100,32 @@ def firewall(state: State, node: str) -> str:
         p = active.params
         verdict = "drop"
         if active.fault == "reject":
-            verdict = {
-                "admin-prohibited": "reject with icmpx type admin-prohibited",
-                "port-unreachable": "reject with icmpx type port-unreachable",
-                "reset": "reject with tcp reset",
-            }.get(p["with"], "")
-            if not verdict:
+            if p["with"] not in REJECTIONS:
                 raise LabError("with= is admin-prohibited, port-unreachable or reset")
+            verdict = REJECTIONS[p["with"]]
         for way in sorted(directions(p["dir"])):
             field = "saddr" if way == "in" else "daddr"
             peers = "" if p["peers"] == "all" else (
-                f"ip {field} {{ {', '.join(named(state, p['peers']))} }} "
+                f"ip {field} {{ {', '.join(addresses(state, p['peers']))} }} "
             )  # fmt: skip
             protocols = "tcp" if p.get("with") == "reset" else "tcp, udp"
             rules[way].append(
                 f"{peers}meta l4proto {{ {protocols} }} "
                 f"th dport {port_set(state, p['ports'])} counter {verdict}"
             )
-    lines = ["table inet site_firewall", "delete table inet site_firewall"]
-    if any(rules.values()):
-        lines.append("table inet site_firewall {")
-        for way, hook, side in (("in", "input", "iifname"), ("out", "output", "oifname")):
-            if rules[way]:
-                lines += [
-                    f"  chain {hook} {{",
-                    f"    type filter hook {hook} priority filter; policy accept;",
-                    f'    {side} "lo" accept',
-                    "    ct state established,related accept",
-                    *(f"    {rule}" for rule in rules[way]),
-                    "  }",
-                ]
-        lines.append("}")
-    return "\n".join(lines) + "\n"
+    chains = {}
+    for way, hook, side in (("in", "input", "iifname"), ("out", "output", "oifname")):
+        if rules[way]:
+            chains[hook] = [
+                f"type filter hook {hook} priority filter; policy accept;",
+                f'{side} "lo" accept',
+                "ct state established,related accept",
+                *rules[way],
+            ]
+    return nft_table("inet site_firewall", chains)
 
 
-def filter_node(site: Site, active: Active) -> list[str]:
-    nodes.do(site.state, active.node, ["nft", "-f", "-"], firewall(site.state, active.node))
-    p = active.params
-    return [
-        f"{active.node}: nftables table inet site_firewall will {active.fault} "
-        f"{p['ports']} ports, direction {p['dir']}, peers {p['peers']}"
-    ]
-
-
-def heal_filter_node(site: Site, active: Active) -> None:
+def filter_node(site: Site, active: Active) -> None:
     nodes.do(site.state, active.node, ["nft", "-f", "-"], firewall(site.state, active.node))
 
 
@@ -146,11 +143,11 @@ def fabric_rules(state: State) -> str:
     for active in state.faults:
         p = active.params
         ends = [links.port(state, active.node, net) for net in range(links.networks(state))]
-        own = "{ " + ", ".join(f'"{end}"' for end in ends) + " }"
+        cables = "{ " + ", ".join(f'"{end}"' for end in ends) + " }"
         if active.fault == "fabric-drop":
             sender, target = ends_of(active)
             pair = [
-                f"ip {side} {{ {', '.join(named(state, text))} }} "
+                f"ip {side} {{ {', '.join(addresses(state, text))} }} "
                 for side, text in (("saddr", sender), ("daddr", target))
                 if text != "all"
             ]
@@ -162,16 +159,15 @@ def fabric_rules(state: State) -> str:
             ]
         elif active.fault == "fabric-acl":
             # By port in both directions and without state: answers to a source port among them go, too.
-            kept = state.control_address()
+            control = state.control_address()
             rules += [
-                f"{side} {own} ip saddr != {kept} ip daddr != {kept} "
+                f"{side} {cables} ip saddr != {control} ip daddr != {control} "
                 f"tcp dport {port_set(state, p['ports'])} counter drop"
                 for side in ("iifname", "oifname")
             ]
         elif active.fault == "slow-pair":
-            if not p["mbyte_s"].isdigit() or not int(p["mbyte_s"]):
-                raise LabError(f"mbyte_s={p['mbyte_s']!r} is not a number of megabytes per second")
-            near, far = (", ".join(named(state, name)) for name in (active.node, p["peer"]))
+            require(active, "mbyte_s", "0*[1-9][0-9]*", " is not a number of megabytes per second")
+            near, far = (", ".join(addresses(state, name)) for name in (active.node, p["peer"]))
             limit = f"limit rate over {p['mbyte_s']} mbytes/second burst 256 kbytes counter drop"
             ways = {"out": (near, far), "in": (far, near)}
             rules += [
@@ -185,93 +181,62 @@ def fabric_rules(state: State) -> str:
                 raise LabError(f"percent={p['percent']!r} is not a number") from None
             for way in sorted(directions(p["dir"])):
                 side = "oifname" if way == "in" else "iifname"
-                rules.append(f"{side} {own} numgen random mod 10000 < {share} counter drop")
+                rules.append(f"{side} {cables} numgen random mod 10000 < {share} counter drop")
         elif active.fault == "mtu-blackhole":
             for side in ("iifname", "oifname"):
                 rules.append(f'{side} "{ends[0]}" meta length > {p["limit"]} counter drop')
-    lines = ["table bridge lab_fabric", "delete table bridge lab_fabric"]
-    if rules:
-        lines += [
-            "table bridge lab_fabric {",
-            "  chain forwarded {",
-            "    type filter hook forward priority filter; policy accept;",
-            *(f"    {rule}" for rule in rules),
-            "  }",
-            "}",
-        ]
-    return "\n".join(lines) + "\n"
+    chain = ["type filter hook forward priority filter; policy accept;", *rules]
+    return nft_table("bridge lab_fabric", {"forwarded": chain} if rules else {})
 
 
 def filter_fabric(site: Site, _active: Active) -> None:
     links.in_fabric(site.state, ["nft", "-f", "-"], fabric_rules(site.state))
 
 
-def fabric_drop(site: Site, active: Active) -> list[str]:
+def fabric_drop(site: Site, active: Active) -> None:
     filter_fabric(site, active)
-    sender, target = ends_of(active)
-    ports = active.params["ports"]
-    return [f"fabric: new connections from {sender} to {target}, ports {ports}, vanish"]
+    active.undo["sender"], active.undo["target"] = ends_of(active)
 
 
-def fabric_acl(site: Site, active: Active) -> list[str]:
-    filter_fabric(site, active)
-    return [f"fabric: an ACL without state drops ports {active.params['ports']} to and from {active.node}"]
-
-
-def slow_pair(site: Site, active: Active) -> list[str]:
+def slow_pair(site: Site, active: Active) -> None:
     others = [name for name in site.state.nodes if name != active.node]
     active.params["peer"] = active.params["peer"] or (others[0] if others else "")
     if active.params["peer"] not in others:
         raise LabError(f"peer={active.params['peer']!r} is not another node of this lab")
     filter_fabric(site, active)
-    p = active.params
-    way = {"out": "from {0} to {1}", "in": "from {1} to {0}"}.get(p["dir"], "between {0} and {1}")
-    return [f"fabric: {p['mbyte_s']} MB/s pass {way.format(active.node, p['peer'])}"]
+    way = {"out": "from {0} to {1}", "in": "from {1} to {0}"}.get(active.params["dir"], "between {0} and {1}")
+    active.undo["way"] = way.format(active.node, active.params["peer"])
 
 
 # --- speed, loss, packet size ---------------------------------------------------------------------
 
 
-def offloads(site: Site, node: str, on: bool) -> None:
-    """Off where packets must be as large on the wire as they look: super-packets pass any rule."""
-    word = "on" if on else "off"
+def set_offloads(site: Site) -> None:
+    """Offloads of every node, as the faults in force need them.
+
+    Off where packets must be as large on the wire as they look: super-packets pass any rule. On all nodes
+    alike, or the odd one would be a fault of its own.
+    """
+    word = "off" if site.state.active(fault="mtu-blackhole") or site.state.active(fault="loss") else "on"
     options = ["tso", word, "gso", word, "gro", word]
-    for net in range(links.networks(site.state)):
-        name = interface(site.state, node, f"eth{net}")
-        nodes.do(site.state, node, ["ethtool", "-K", name, *options])
-        end = links.port(site.state, node, net)
-        links.in_fabric(site.state, ["ethtool", "-K", end, *options])
-
-
-def want_offloads(site: Site) -> None:
-    """Set offloads on every node as the faults in force need them."""
-    # On all nodes alike, or the odd one would be a fault of its own.
-    whole_lab = bool(site.state.active(fault="mtu-blackhole") or site.state.active(fault="loss"))
     for node in site.state.nodes:
-        offloads(site, node, not whole_lab)
+        for net in range(links.networks(site.state)):
+            name = interface(site.state, node, f"eth{net}")
+            nodes.do(site.state, node, ["ethtool", "-K", name, *options])
+            links.in_fabric(site.state, ["ethtool", "-K", links.port(site.state, node, net), *options])
     if site.state.leg:  # what this machine sends to a node is filtered, too
-        word = "off" if whole_lab else "on"
-        command(["ethtool", "-K", site.state.leg, "tso", word, "gso", word, "gro", word])
+        command(["ethtool", "-K", site.state.leg, *options])
 
 
-def loss(site: Site, active: Active) -> list[str]:
+def loss(site: Site, active: Active) -> None:
     filter_fabric(site, active)
-    want_offloads(site)
-    p = active.params
-    return [f"fabric: {p['percent']} % of packets are lost, direction {p['dir']} of {active.node}"]
+    set_offloads(site)
 
 
-def heal_loss(site: Site, active: Active) -> None:
-    filter_fabric(site, active)
-    want_offloads(site)
-
-
-def offload_off(site: Site, active: Active) -> list[str]:
-    feature, name = active.params["feature"], interface(site.state, active.node, active.params["if"])
-    if feature not in ("rx", "tx", "sg", "tso", "gso", "gro"):
-        raise LabError(f"feature={feature!r}: write rx, tx, sg, tso, gso or gro")
+def offload_off(site: Site, active: Active) -> None:
+    feature = require(active, "feature", "rx|tx|sg|tso|gso|gro", ": write rx, tx, sg, tso, gso or gro")
+    name = active.undo["name"] = interface(site.state, active.node, active.params["if"])
     nodes.do(site.state, active.node, ["ethtool", "-K", name, feature, "off"])
-    return [f"{active.node}: {feature} of {name} is off"]
 
 
 def heal_offload_off(site: Site, active: Active) -> None:
@@ -279,12 +244,11 @@ def heal_offload_off(site: Site, active: Active) -> None:
     nodes.do(site.state, active.node, ["ethtool", "-K", name, active.params["feature"], "on"])
 
 
-def slow(site: Site, active: Active) -> list[str]:
+def slow(site: Site, active: Active) -> None:
     p = active.params
-    if not re.fullmatch(r"[0-9.]+[kmg]?(bit|bps)", p["rate"]):
-        raise LabError(f"rate={p['rate']!r}: write 50mbit or 1gbit")
+    rate = require(active, "rate", r"[0-9.]+[kmg]?(bit|bps)", ": write 50mbit or 1gbit")
     net = network_of(site.state, p["if"])
-    shape = ["root", "tbf", "rate", p["rate"], "burst", "64kb", "latency", "100ms"]
+    shape = ["root", "tbf", "rate", rate, "burst", "64kb", "latency", "100ms"]
     ways = directions(p["dir"])
     if "out" in ways:
         name = interface(site.state, active.node, p["if"])
@@ -292,7 +256,6 @@ def slow(site: Site, active: Active) -> list[str]:
     if "in" in ways:
         end = links.port(site.state, active.node, net)
         links.in_fabric(site.state, ["tc", "qdisc", "replace", "dev", end, *shape])
-    return [f"{active.node}: {p['if']} carries {p['rate']}, direction {p['dir']}"]
 
 
 def heal_slow(site: Site, active: Active) -> None:
@@ -304,9 +267,7 @@ def heal_slow(site: Site, active: Active) -> None:
         argv = ["tc", "qdisc", "delete", "dev", name, "root"]
         nodes.run(site.state, active.node, argv, capture_output=True)
     if "in" in ways:
-        pid = site.state.processes["fabric"].pid
-        argv = ["nsenter", "-t", str(pid), "-n", "--", "tc", "qdisc", "delete", "dev", end, "root"]
-        command(argv, check=False)
+        links.in_fabric(site.state, ["tc", "qdisc", "delete", "dev", end, "root"], check=False)
 
 
 def set_mtus(site: Site) -> None:
@@ -314,78 +275,67 @@ def set_mtus(site: Site) -> None:
     state = site.state
     base = JUMBO_MTU if state.active(fault="mtu-blackhole") else links.BASE_MTU
     # The fabric first when growing, last when shrinking: a sender's packet must always fit.
-    lines = [f"link set {links.port(state, node)} mtu {base}" for node in state.nodes]
-    links.in_fabric(state, ["ip", "-batch", "-"], "\n".join(lines) + "\n")
+    links.fabric_batch(state, [f"link set {links.port(state, node)} mtu {base}" for node in state.nodes])
     for node in state.nodes:
-        wanted = {"eth0": base}
-        for active in state.active(node, "mtu"):
-            wanted[active.params["if"]] = int(active.params["mtu"])
-        for name, mtu in wanted.items():
-            now = interface(state, node, name)
-            nodes.do(state, node, ["ip", "link", "set", now, "mtu", str(mtu)])
+        mtus = {"eth0": str(base)}
+        mtus |= {active.params["if"]: active.params["mtu"] for active in state.active(node, "mtu")}
+        for name, mtu in mtus.items():
+            set_mtu(state, node, name, mtu)
 
 
-def mtu(site: Site, active: Active) -> list[str]:
+def set_mtu(state: State, node: str, name: str, mtu: str) -> None:
+    nodes.do(state, node, ["ip", "link", "set", interface(state, node, name), "mtu", mtu])
+
+
+def mtu(site: Site, active: Active) -> None:
     p = active.params
     if not p["mtu"].isdigit() or not 576 <= int(p["mtu"]) <= 65535:
         raise LabError(f"mtu={p['mtu']!r}: write 576 to 65535")
     network_of(site.state, p["if"])
-    name = interface(site.state, active.node, p["if"])
-    nodes.do(site.state, active.node, ["ip", "link", "set", name, "mtu", p["mtu"]])
-    return [f"{active.node}: MTU of {p['if']} is {p['mtu']}, the others' {links.BASE_MTU}"]
+    set_mtu(site.state, active.node, p["if"], p["mtu"])
 
 
 def heal_mtu(site: Site, active: Active) -> None:
     jumbo = active.params["if"] == "eth0" and site.state.active(fault="mtu-blackhole")
-    base = JUMBO_MTU if jumbo else links.BASE_MTU
-    name = interface(site.state, active.node, active.params["if"])
-    nodes.do(site.state, active.node, ["ip", "link", "set", name, "mtu", str(base)])
+    set_mtu(site.state, active.node, active.params["if"], str(JUMBO_MTU if jumbo else links.BASE_MTU))
 
 
-def blackhole(site: Site, active: Active) -> list[str]:
-    if not active.params["limit"].isdigit():
-        raise LabError(f"limit={active.params['limit']!r} is not a number of bytes")
+def blackhole(site: Site, active: Active) -> None:
+    require(active, "limit", "[0-9]+", " is not a number of bytes")
     set_mtus(site)
-    want_offloads(site)
+    set_offloads(site)
     filter_fabric(site, active)
-    return [
-        f"all nodes: MTU {JUMBO_MTU}",
-        f"fabric: packets above {active.params['limit']} bytes to and from {active.node} vanish",
-    ]
 
 
 def heal_blackhole(site: Site, active: Active) -> None:
     filter_fabric(site, active)
     set_mtus(site)
-    want_offloads(site)
+    set_offloads(site)
 
 
 # --- interfaces -----------------------------------------------------------------------------------
 
 
-def rename(site: Site, active: Active) -> list[str]:
+def rename(site: Site, active: Active) -> None:
     old, new = active.params["if"], active.params["name"]
     network_of(site.state, old)
     _rename(site.state, active.node, old, new)
-    return [f"{active.node}: {old} is called {new} now"]
 
 
 def _rename(state: State, node: str, old: str, new: str) -> None:
     lines = [f"link set {old} down", f"link set {old} name {new}", f"link set {new} up"]
-    nodes.do(state, node, ["ip", "-batch", "-"], "\n".join(lines) + "\n")
+    nodes.ip_batch(state, node, lines)
 
 
 def heal_rename(site: Site, active: Active) -> None:
     _rename(site.state, active.node, active.params["name"], active.params["if"])
 
 
-def if_down(site: Site, active: Active) -> list[str]:
-    wanted = active.params["if"] or f"eth{links.networks(site.state) - 1}"
-    network_of(site.state, wanted)
-    name = interface(site.state, active.node, wanted)
-    active.undo["if"] = name
-    nodes.do(site.state, active.node, ["ip", "link", "set", name, "down"])
-    return [f"{active.node}: {name} is down"]
+def if_down(site: Site, active: Active) -> None:
+    name = active.params["if"] or f"eth{links.networks(site.state) - 1}"
+    network_of(site.state, name)
+    active.undo["if"] = interface(site.state, active.node, name)
+    nodes.do(site.state, active.node, ["ip", "link", "set", active.undo["if"], "down"])
 
 
 def heal_if_down(site: Site, active: Active) -> None:
@@ -393,13 +343,12 @@ def heal_if_down(site: Site, active: Active) -> None:
         nodes.do(site.state, active.node, ["ip", "link", "set", active.undo["if"], "up"])
 
 
-def flap(site: Site, active: Active) -> list[str]:
+def flap(site: Site, active: Active) -> None:
     net = network_of(site.state, active.params["if"])
     port = links.port(site.state, active.node, net)
     request = {"kind": "flap", "name": "flapping", "interface": port, "every_s": 1.0}
     keep(site, active, guest.start(request, site.state.processes["fabric"].pid))
     active.undo["port"] = port
-    return [f"{active.node}: the other end of {active.params['if']} goes down and up"]
 
 
 def heal_flap(site: Site, active: Active) -> None:
@@ -408,10 +357,8 @@ def heal_flap(site: Site, active: Active) -> None:
         links.in_fabric(site.state, ["ip", "link", "set", active.undo["port"], "up"])
 
 
-def extra(site: Site, active: Active) -> list[str]:
-    name = active.params["name"]
-    if not re.fullmatch(r"[a-zA-Z][\w.-]{0,14}", name):
-        raise LabError(f"name={name!r} is not the name of an interface")
+def extra(site: Site, active: Active) -> None:
+    name = require(active, "name", r"[a-zA-Z][\w.-]{0,14}", " is not the name of an interface")
     address = active.params["address"] or EXTRA.get(name, "172.30.0.1/16")
     try:
         ipaddress.ip_interface(address)
@@ -433,8 +380,8 @@ def extra(site: Site, active: Active) -> list[str]:
         ]
         if active.params["containers"] != "0":
             active.undo["port"] = "labx0"
-    active.undo["name"] = name
-    nodes.do(state, node, ["ip", "-batch", "-"], "\n".join(lines) + "\n")
+    active.undo["name"], active.undo["address"] = name, address
+    nodes.ip_batch(state, node, lines)
     if "pid" not in active.undo:
         # A bridge that has lost its last port says DOWN, as docker0 does without containers; one
         # that never had any says UNKNOWN. The kernel notices either a moment late.
@@ -444,7 +391,6 @@ def extra(site: Site, active: Active) -> list[str]:
             'is "$1" up; [ -n "$2" ] || { ip link delete labx0; is "$1" down; }'
         )
         nodes.do(state, node, ["sh", "-c", script, "sh", name, active.undo.get("port", "")])
-    return [f"{node}: there is also {name} with {address}"]
 
 
 def heal_extra(site: Site, active: Active) -> None:
@@ -499,17 +445,17 @@ rm -f {BOX_PID}
 """
 
 
-def container(site: Site, active: Active) -> list[str]:
+def container(site: Site, active: Active) -> None:
     """As docker run -p 44222:44222 makes it: its own network, a bridge, the address translated both ways."""
     state, node = site.state, active.node
     try:
-        own = ipaddress.ip_interface(active.params["address"])
+        inner = ipaddress.ip_interface(active.params["address"])
     except ValueError:
         raise LabError(f"address={active.params['address']!r}: write 172.17.0.2/16") from None
-    gateway = str(own.network[1])
-    words = [str(own.ip), str(own.network.prefixlen), gateway, str(state.ssh_port)]
+    gateway = str(inner.network[1])
+    words = [str(inner.ip), str(inner.network.prefixlen), gateway, str(state.ssh_port)]
     nodes.do(state, node, ["sh", "-c", BOX, "sh", *words])
-    return [f"{node}: logins end in a container with {own} on docker0"]
+    active.undo["address"] = str(inner)
 
 
 def heal_container(site: Site, active: Active) -> None:
@@ -523,31 +469,23 @@ JOIN = ("join0", "join1")
 ARP = ("rp_filter", "arp_ignore", "arp_announce", "arp_filter")
 
 
-def same_subnet(site: Site, active: Active) -> list[str]:
+def same_subnet(site: Site, active: Active) -> None:
     """Both networks are one wire, and this node's prefixes so short that its addresses are in one subnet."""
     state, node, p = site.state, active.node, active.params
     if links.networks(state) < 2:
         raise LabError("same-subnet needs two networks: start the lab with --data-net")
     if not all(value.isdigit() for value in p.values()):
         raise LabError("same-subnet: the settings are numbers, such as arp_ignore=1")
-    wanted = {f"net/ipv4/conf/{dev}/{key}": p[key] for dev in ("eth0", "eth1") for key in ARP}
-    wanted |= {f"net/ipv4/conf/all/{key}": "0" for key in ARP}
-    active.undo["sysctls"] = {key: nodes.do(state, node, ["sysctl", "-n", key]).strip() for key in wanted}
-    _join(state)
+    settings = {f"net/ipv4/conf/{dev}/{key}": p[key] for dev in ("eth0", "eth1") for key in ARP}
+    settings |= {f"net/ipv4/conf/all/{key}": "0" for key in ARP}
+    active.undo["sysctls"] = {key: nodes.do(state, node, ["sysctl", "-n", key]).strip() for key in settings}
+    if len(state.active(fault="same-subnet")) == 1:  # the first of its kind joins the bridges
+        ends = zip(JOIN, links.BRIDGES, strict=True)
+        lines = [f"link set {end} master {bridge} up" for end, bridge in ends]
+        links.fabric_batch(state, [f"link add {JOIN[0]} type veth peer name {JOIN[1]}", *lines])
     one, other = (int(ipaddress.ip_address(state.address(node, net))) for net in (0, 1))
     _prefixes(state, node, 32 - (one ^ other).bit_length())
-    nodes.do(state, node, ["sysctl", "-qw", *(f"{key}={value}" for key, value in wanted.items())])
-    return [f"{node}: eth0 and eth1 are in one subnet"]
-
-
-def _join(state: State) -> None:
-    there = len(state.active(fault="same-subnet")) > 1
-    if not there:
-        lines = [f"link add {JOIN[0]} type veth peer name {JOIN[1]}"]
-        lines += [
-            f"link set {end} master {bridge} up" for end, bridge in zip(JOIN, links.BRIDGES, strict=True)
-        ]
-        links.in_fabric(state, ["ip", "-batch", "-"], "\n".join(lines) + "\n")
+    nodes.do(state, node, ["sysctl", "-qw", *(f"{key}={value}" for key, value in settings.items())])
 
 
 def _prefixes(state: State, node: str, length: int) -> None:
@@ -558,7 +496,7 @@ def _prefixes(state: State, node: str, length: int) -> None:
             f"address flush dev {name} scope global",
             f"address add {address}/{length} dev {name} brd +",
         ]
-    nodes.do(state, node, ["ip", "-batch", "-"], "\n".join(lines) + "\n")
+    nodes.ip_batch(state, node, lines)
 
 
 def heal_same_subnet(site: Site, active: Active) -> None:
@@ -573,63 +511,79 @@ def heal_same_subnet(site: Site, active: Active) -> None:
 
 FILTER = {"dir": "in", "peers": "all", "ports": "all"}
 FILTER_KEY = ("dir", "peers", "ports")
+FILTER_TEXT = "ports, direction {dir}, peers {peers}"
 
 FAULTS = (
     Fault(
-        "drop", "the node's firewall drops packets", filter_node, heal_filter_node, FILTER, FILTER_KEY
+        "drop", "the node's firewall drops packets",
+        f"{{node}}: nftables table inet site_firewall will drop {{ports}} {FILTER_TEXT}",
+        filter_node, params=FILTER, key=FILTER_KEY,
     ),
     Fault(
-        "reject", "the node's firewall rejects connections", filter_node, heal_filter_node,
-        {**FILTER, "with": "admin-prohibited"}, FILTER_KEY,
+        "reject", "the node's firewall rejects connections",
+        f"{{node}}: nftables table inet site_firewall will reject {{ports}} {FILTER_TEXT}",
+        filter_node, params={**FILTER, "with": "admin-prohibited"}, key=FILTER_KEY,
     ),
     Fault(
-        "fabric-drop", "the network between nodes drops new connections", fabric_drop,
-        filter_fabric, {"from": "", "to": "", "ports": "all"}, ("from", "to", "ports"),
+        "fabric-drop", "the network between nodes drops new connections",
+        "fabric: new connections from {sender} to {target}, ports {ports}, vanish",
+        fabric_drop, params={"from": "", "to": "", "ports": "all"}, key=("from", "to", "ports"),
     ),
     Fault(
-        "fabric-acl", "a switch ACL drops ports to and from the node, without state", fabric_acl,
-        filter_fabric, {"ports": "40000-54000"},
+        "fabric-acl", "a switch ACL drops ports to and from the node, without state",
+        "fabric: an ACL without state drops ports {ports} to and from {node}",
+        filter_fabric, params={"ports": "40000-54000"},
     ),
     Fault(
-        "slow-link", "the node's link is slow", slow, heal_slow,
-        {"rate": "50mbit", "dir": "both", "if": "eth0"}, ("if",),
+        "slow-link", "the node's link is slow", "{node}: {if} carries {rate}, direction {dir}",
+        slow, heal_slow, {"rate": "50mbit", "dir": "both", "if": "eth0"}, ("if",),
     ),
     Fault(
-        "slow-pair", "the network between two nodes is slow", slow_pair, filter_fabric,
-        {"peer": "", "mbyte_s": "6", "dir": "both"}, ("peer",),
+        "slow-pair", "the network between two nodes is slow", "fabric: {mbyte_s} MB/s pass {way}",
+        slow_pair, filter_fabric, {"peer": "", "mbyte_s": "6", "dir": "both"}, ("peer",),
     ),
     Fault(
-        "loss", "the network loses packets of the node", loss, heal_loss,
-        {"percent": "2", "dir": "both"},
+        "loss", "the network loses packets of the node",
+        "fabric: {percent} % of packets are lost, direction {dir} of {node}",
+        loss, params={"percent": "2", "dir": "both"},
     ),
     Fault(
-        "offload-off", "an offload of the node's interface is off", offload_off, heal_offload_off,
-        {"feature": "tso", "if": "eth0"}, ("feature", "if"),
+        "offload-off", "an offload of the node's interface is off", "{node}: {feature} of {name} is off",
+        offload_off, heal_offload_off, {"feature": "tso", "if": "eth0"}, ("feature", "if"),
     ),
     Fault(
-        "mtu", "the node's MTU differs from its peers'", mtu, heal_mtu,
-        {"mtu": "1400", "if": "eth0"}, ("if",),
+        "mtu", "the node's MTU differs from its peers'",
+        f"{{node}}: MTU of {{if}} is {{mtu}}, the others' {links.BASE_MTU}",
+        mtu, heal_mtu, {"mtu": "1400", "if": "eth0"}, ("if",),
     ),
     Fault(
         "mtu-blackhole", "all at MTU 9000, and the network drops large packets of the node",
+        f"all nodes: MTU {JUMBO_MTU}\nfabric: packets above {{limit}} bytes to and from {{node}} vanish",
         blackhole, heal_blackhole, {"limit": "1500"},
     ),
     Fault(
-        "if-rename", "an interface has another name", rename, heal_rename,
-        {"if": "eth0", "name": "ens10f0np0"}, ("if",),
-    ),
-    Fault("if-flap", "the link of an interface goes down and up", flap, heal_flap, {"if": "eth0"}, ("if",)),
-    Fault("if-down", "an interface is down", if_down, heal_if_down, {"if": ""}, ("if",)),
-    Fault(
-        "if-extra", "an interface that peers cannot reach", extra, heal_extra,
-        {"name": "docker0", "address": "", "containers": "0"}, ("name",),
+        "if-rename", "an interface has another name", "{node}: {if} is called {name} now",
+        rename, heal_rename, {"if": "eth0", "name": "ens10f0np0"}, ("if",),
     ),
     Fault(
-        "container", "logins end in a container on a bridge", container, heal_container,
-        {"address": "172.17.0.2/16"},
+        "if-flap", "the link of an interface goes down and up",
+        "{node}: the other end of {if} goes down and up", flap, heal_flap, {"if": "eth0"}, ("if",),
     ),
     Fault(
-        "same-subnet", "two interfaces of the node are in one subnet", same_subnet, heal_same_subnet,
-        dict.fromkeys(ARP, "0"),
+        "if-down", "an interface is down", "{node}: {if} is down",
+        if_down, heal_if_down, {"if": ""}, ("if",),
+    ),
+    Fault(
+        "if-extra", "an interface that peers cannot reach", "{node}: there is also {name} with {address}",
+        extra, heal_extra, {"name": "docker0", "address": "", "containers": "0"}, ("name",),
+    ),
+    Fault(
+        "container", "logins end in a container on a bridge",
+        "{node}: logins end in a container with {address} on docker0",
+        container, heal_container, {"address": "172.17.0.2/16"},
+    ),
+    Fault(
+        "same-subnet", "two interfaces of the node are in one subnet",
+        "{node}: eth0 and eth1 are in one subnet", same_subnet, heal_same_subnet, dict.fromkeys(ARP, "0"),
     ),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from netdoctor.lab import node as nodes
 from netdoctor.lab import requirements
-from netdoctor.lab.fault import Fault
+from netdoctor.lab.fault import Fault, Files
 from netdoctor.lab.fault_host import compile_c
 from netdoctor.lab.service import Site
 from netdoctor.lab.state import Active
@@ -33,7 +33,7 @@ def script(site: Site, node: str, text: str, *args: str) -> str:
 # --- interpreters ---------------------------------------------------------------------------------
 
 
-def old_python(site: Site, active: Active) -> list[str]:
+def old_python(site: Site, active: Active) -> None:
     path, version = active.params["path"], active.params["version"]
     node = active.node
     if path:
@@ -42,7 +42,8 @@ def old_python(site: Site, active: Active) -> list[str]:
                            "/tmp, /run and home directories (and ~/.pyenv/versions)")  # fmt: skip
         _aside(site, active, [EARLY])
         script(site, node, 'ln -s "$1" "$2"', path, EARLY)
-        return [f"{node}: python3 is {path}"]
+        active.undo["what"] = f"python3 is {path}"
+        return
     numbers = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)", version)
     if numbers is None:
         raise LabError(f"version={version!r}: write 3.5.3, or path= of another interpreter")
@@ -63,7 +64,7 @@ exec {shlex.quote(real)} "$@"
 """
     nodes.write(site.state, node, {f"{OLD_SITE}/sitecustomize.py": hook})
     nodes.write(site.state, node, {EARLY: wrapper}, 0o755)
-    return [f"{node}: python3 says it is {version}"]
+    active.undo["what"] = f"python3 says it is {version}"
 
 
 def _version_hook(major: int, minor: int, micro: int) -> str:
@@ -91,8 +92,8 @@ def _aside(site: Site, active: Active, paths: list[str]) -> None:
 
 def _back(site: Site, active: Active) -> None:
     for path in active.undo.get("aside", []):
-        kept = f"{ASIDE}/{active.fault}{path}"
-        script(site, active.node, '[ ! -e "$1" ] && [ ! -L "$1" ] || mv -f "$1" "$2"', kept, path)
+        stored = f"{ASIDE}/{active.fault}{path}"
+        script(site, active.node, '[ ! -e "$1" ] && [ ! -L "$1" ] || mv -f "$1" "$2"', stored, path)
 
 
 def heal_old_python(site: Site, active: Active) -> None:
@@ -100,16 +101,11 @@ def heal_old_python(site: Site, active: Active) -> None:
     _back(site, active)
 
 
-def no_python(site: Site, active: Active) -> list[str]:
+def no_python(site: Site, active: Active) -> None:
     text = 'for d in "$@"; do ls -d "$d"/python* 2>/dev/null || :; done'
     found = script(site, active.node, text, *BIN).split()
     names = [p for p in found if re.fullmatch(r"python[0-9.]*", p.rpartition("/")[2])]
     _aside(site, active, names)
-    return [f"{active.node}: no Python in {' or '.join(BIN)}"]
-
-
-def heal_no_python(site: Site, active: Active) -> None:
-    _back(site, active)
 
 
 # --- torch ----------------------------------------------------------------------------------------
@@ -153,7 +149,7 @@ def torch_library(site: Site, cuda: str) -> bytes:
     return compile_c(site, "torch.c", name, f'-DARCHS="{archs}"', "-Wl,-soname,libtorch_python.so")
 
 
-def torch_files(site: Site, node: str, version: str, cuda: str, nccl: str) -> dict[str, str | bytes | None]:
+def torch_files(site: Site, node: str, version: str, cuda: str, nccl: str) -> Files:
     """The files of a stand-in torch: what its version can be read from, and nothing to compute with."""
     if not re.fullmatch(r"\d+\.\d+\.\d+\S*", version) or not re.fullmatch(r"\d+\.\d+\.\d+", nccl):
         raise LabError("write version=2.4.0+cu121 cuda=12.1 nccl=2.20.5")
@@ -165,7 +161,7 @@ def torch_files(site: Site, node: str, version: str, cuda: str, nccl: str) -> di
     runtime = f"{cuda}.105" if cuda.count(".") == 1 else cuda
     wheels = {f"nvidia-nccl{suffix}": nccl, f"nvidia-cuda-runtime{plain}": runtime}
     requires = [f'{name}=={v} ; platform_system == "Linux"' for name, v in wheels.items()]
-    files: dict[str, str | bytes | None] = {
+    files: Files = {
         f"{base}/torch/__init__.py": (
             '"""Stand-in of the netdoctor lab: versions to read, nothing to compute with."""\n'
             "from torch.version import __version__\n"
@@ -201,12 +197,12 @@ def distributions(names: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-def wheels(site: Site, node: str, wanted: dict[str, str]) -> dict[str, str | bytes | None]:
+def wheels(site: Site, node: str, torch: dict[str, str]) -> Files:
     """The same as wheels, and what makes the node's pip find them and nothing else: it has no way out."""
     base = site_packages(site, node)
-    files = torch_files(site, node, wanted["version"], wanted["cuda"], wanted["nccl"])
+    files = torch_files(site, node, **torch)
     relative = {path.removeprefix(f"{base}/"): content for path, content in files.items()}
-    found: dict[str, str | bytes | None] = {PIP_CONF: f"[global]\nno-index = true\nfind-links = {WHEELS}\n"}
+    found: Files = {PIP_CONF: f"[global]\nno-index = true\nfind-links = {WHEELS}\n"}
     for info, names in distributions(relative).items():
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w") as archive:
@@ -217,59 +213,50 @@ def wheels(site: Site, node: str, wanted: dict[str, str]) -> dict[str, str | byt
     return found
 
 
-def place_torch(site: Site, node: str, wanted: dict[str, str]) -> None:
-    """Replace the node's stand-in torch by another, or with an empty `wanted` by none."""
+def place_torch(site: Site, node: str, torch: dict[str, str]) -> None:
+    """Replace the node's stand-in torch by another, or by none where `torch` is empty."""
     base = site_packages(site, node)
     marker = f"{base}/{MARKER}"
     if nodes.run(site.state, node, ["test", "-e", f"{base}/torch"]).returncode == 0:
         if nodes.read(site.state, node, marker) is None:
             raise LabError(f"a real torch is in {base} of {node}; the lab does not touch it")
         # Bytecode too: an edit of the same size within a second would go unnoticed.
-        script(
-            site, node,
-            'cd "$1"; rm -rf torch torch-*.dist-info nvidia nvidia_*.dist-info', base,
-        )  # fmt: skip
-    if wanted:
-        files = torch_files(site, node, wanted["version"], wanted["cuda"], wanted["nccl"])
+        script(site, node, 'cd "$1"; rm -rf torch torch-*.dist-info nvidia nvidia_*.dist-info', base)
+    if torch:
+        files = torch_files(site, node, **torch)
         nodes.write(site.state, node, files)
 
 
-def torch(site: Site, active: Active) -> list[str]:
-    p = active.params
-    place_torch(site, active.node, p)
-    nodes.refresh(site.state, active.node)
-    what = f"torch {p['version']} (CUDA {p['cuda']}, NCCL {p['nccl']})"
-    return [f"{active.node}: a stand-in of {what} is installed"]
-
-
-def heal_torch(site: Site, active: Active) -> None:
-    place_torch(site, active.node, site.state.torch)
+def torch(site: Site, active: Active) -> None:
+    """The torch of this fault in force, else the one that all nodes have."""
+    in_force = site.state.active(active.node, "torch")
+    place_torch(site, active.node, in_force[0].params if in_force else site.state.torch)
     nodes.refresh(site.state, active.node)
 
 
 # --- NCCL's own file ------------------------------------------------------------------------------
 
 
-def nccl_conf(site: Site, active: Active) -> list[str]:
+def nccl_conf(site: Site, active: Active) -> None:
     text = "".join(f"{name}={value}\n" for name, value in active.params.items())
-    nodes.write(site.state, active.node, {"/etc/nccl.conf": text})
-    return [f"{active.node}: /etc/nccl.conf says {' '.join(text.split())}"]
-
-
-def heal_nccl_conf(site: Site, active: Active) -> None:
-    nodes.write(site.state, active.node, {"/etc/nccl.conf": None})
+    in_force = site.state.active(active.node, "nccl-conf")
+    nodes.write(site.state, active.node, {"/etc/nccl.conf": text if in_force else None})
 
 
 TORCH = {"version": "2.4.0+cu121", "cuda": "12.1", "nccl": "2.20.5"}
 
 FAULTS = (
     Fault(
-        "old-python", "python3 is another interpreter", old_python, heal_old_python,
-        {"path": "", "version": "3.5.3"},
+        "old-python", "python3 is another interpreter", "{node}: {what}",
+        old_python, heal_old_python, {"path": "", "version": "3.5.3"},
     ),
-    Fault("no-python", "there is no python3", no_python, heal_no_python),
-    Fault("torch", "another torch, CUDA and NCCL is installed", torch, heal_torch, TORCH),
+    Fault("no-python", "there is no python3", f"{{node}}: no Python in {' or '.join(BIN)}", no_python, _back),
     Fault(
-        "nccl-conf", "/etc/nccl.conf sets NCCL's variables", nccl_conf, heal_nccl_conf, free=True
+        "torch", "another torch, CUDA and NCCL is installed",
+        "{node}: a stand-in of torch {version} (CUDA {cuda}, NCCL {nccl}) is installed", torch, params=TORCH,
+    ),
+    Fault(
+        "nccl-conf", "/etc/nccl.conf sets NCCL's variables", "{node}: /etc/nccl.conf says {values}",
+        nccl_conf, free=True,
     ),
 )  # fmt: skip

@@ -86,7 +86,7 @@ def _hold(request: dict[str, Any]) -> socket.socket:
 
 def _serve(listener: socket.socket, banner: bytes) -> None:
     """Say `banner` to every client, and end the connection; with none, keep clients waiting."""
-    kept: list[socket.socket] = []
+    waiting: list[socket.socket] = []
     while True:
         client, _ = listener.accept()
         if banner:
@@ -99,7 +99,7 @@ def _serve(listener: socket.socket, banner: bytes) -> None:
                 pass
             client.close()
         else:
-            kept = [*kept[-64:], client]
+            waiting = [*waiting[-64:], client]
 
 
 def _tun(name: str) -> int:
@@ -153,7 +153,7 @@ def _silent_mount(path: str) -> int:
 def _live(request: dict[str, Any], user: pwd.struct_passwd | None, ready: int) -> None:
     kind = request["kind"]
     listener = _listener(request) if kind == "listen" else None
-    held = _hold(request) if kind == "hold" else None
+    login = _hold(request) if kind == "hold" else None
     tun = _tun(request["interface"]) if kind == "tun" else None
     if kind == "mount":
         _silent_mount(request["path"])
@@ -177,12 +177,12 @@ def _live(request: dict[str, Any], user: pwd.struct_passwd | None, ready: int) -
     while True:
         if tun is not None:
             os.read(tun, 65536)
-        elif held is not None:
+        elif login is not None:
             # A server gives up on a client that never logs in; begin again.
-            while held.recv(4096):
+            while login.recv(4096):
                 pass
-            held.close()
-            held = _hold(request)
+            login.close()
+            login = _hold(request)
         else:
             signal.pause()
 
@@ -205,8 +205,8 @@ def main() -> int:
         finally:
             os._exit(1)
     os.close(ready)
-    said = os.read(receive, 4096)
-    print(json.dumps({"pid": pid} if said == b"ok" else {"error": said.decode(errors="replace")}))
+    answer = os.read(receive, 4096)
+    print(json.dumps({"pid": pid} if answer == b"ok" else {"error": answer.decode(errors="replace")}))
     return 0
 
 

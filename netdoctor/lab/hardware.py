@@ -106,78 +106,85 @@ def hca_folder(i: int) -> str:
     return f"/sys/devices/{HCA_ROOT.format(i=i)}/{address}/infiniband/{hca_name(i)}"
 
 
+COUNTERS = (
+    "symbol_error", "link_downed", "link_error_recovery", "port_rcv_errors",
+    "port_rcv_data", "port_xmit_data", "port_xmit_discards", "port_xmit_wait",
+)  # fmt: skip
+HW_COUNTERS = (
+    "out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "np_cnp_sent", "rp_cnp_handled",
+    "rp_cnp_ignored",
+)  # fmt: skip
+
+
 def hcas(tree: Tree, state: State, node: str) -> None:
-    roce = state.link_layer == "Ethernet"
     for i in range(state.hcas):
-        root, address = HCA_ROOT.format(i=i), f"0000:{0x81 + i:02x}:00.0"
-        kind = 0x020000 if roce else 0x020700
-        pci_folder = pci(tree, root, address, 0x15B3, 0x1021, kind, "mlx5_core")
-        name, folder = hca_name(i), hca_folder(i)
-        # One network per HCA as far as there are networks; the others share the last one.
-        net = min(i, links.networks(state) - 1)
-        guid = "a088c2" + digits(state.subnet, node, "hca", i, size=5)
-        written = ":".join(guid[j : j + 4] for j in range(0, 16, 4))
-        port = f"{folder}/ports/1"
-        lid = 1 + i * len(state.nodes) + state.index(node)
-        tree.files |= {
-            f"{folder}/node_guid": written + "\n",
-            f"{folder}/sys_image_guid": written + "\n",
-            f"{folder}/node_type": "1: CA\n",
-            f"{folder}/node_desc": f"{node} {name}\n",
-            f"{folder}/fw_ver": "28.39.1002\n",
-            f"{folder}/hca_type": "MT4129\n",
-            f"{folder}/board_id": "MT_0000000838\n",
-            f"{folder}/hw_rev": "0\n",
-            f"{port}/state": "4: ACTIVE\n",
-            f"{port}/phys_state": "5: LinkUp\n",
-            f"{port}/rate": "400 Gb/sec (4X NDR)\n",
-            f"{port}/link_layer": f"{state.link_layer}\n",
-            f"{port}/lid": "0x0\n" if roce else f"{lid:#x}\n",
-            f"{port}/sm_lid": "0x0\n" if roce else "0x1\n",
-            f"{port}/lid_mask_count": "0\n",
-            f"{port}/sm_sl": "0\n",
-            f"{port}/has_smi": "0\n",
-            f"{port}/cap_mask": "0x04010000\n" if roce else "0xa741e84a\n",
-            f"{port}/pkeys/0": "0xffff\n",
-            f"/sys/class/infiniband_verbs/uverbs{i}/ibdev": name + "\n",
-            f"/sys/class/infiniband_verbs/uverbs{i}/dev": f"231:{192 + i}\n",
-        }
-        for counter in (
-            "symbol_error", "link_downed", "link_error_recovery", "port_rcv_errors",
-            "port_rcv_data", "port_xmit_data", "port_xmit_discards", "port_xmit_wait",
-        ):  # fmt: skip
-            tree.files[f"{port}/counters/{counter}"] = "0\n"
-        for counter in (
-            "out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "np_cnp_sent", "rp_cnp_handled",
-            "rp_cnp_ignored",
-        ):  # fmt: skip
-            tree.files[f"{port}/hw_counters/{counter}"] = "0\n"
-        for row in range(16):
-            tree.files[f"{port}/gids/{row}"] = long_gid("0" * 16, "0" * 16) + "\n"
-        if roce:
-            local = long_gid("fe80" + "0" * 12, eui64(links.mac(state, node, net)))
-            ipv4 = long_gid("0" * 16, "0000ffff" + mapped(state.address(node, net)))
-            rows = [(local, "IB/RoCE v1"), (local, "RoCE v2")]
-            rows += [(ipv4, "IB/RoCE v1"), (ipv4, "RoCE v2")]
-            tree.links[f"{pci_folder}/net/eth{net}"] = f"../../../../virtual/net/eth{net}"
-        else:
-            rows = [(long_gid("fe80" + "0" * 12, guid), "IB/RoCE v1")]
-        for row, (gid, gid_type) in enumerate(rows):
-            tree.files[f"{port}/gids/{row}"] = gid + "\n"
-            tree.files[f"{port}/gid_attrs/types/{row}"] = gid_type + "\n"
-            if roce:
-                tree.files[f"{port}/gid_attrs/ndevs/{row}"] = f"eth{net}\n"
-        tree.links |= {
-            f"{folder}/device": f"../../../{address}",
-            f"{folder}/subsystem": "../../../../../../class/infiniband",
-            f"/sys/class/infiniband/{name}": f"../../devices/{root}/{address}/infiniband/{name}",
-            f"/sys/class/infiniband_verbs/uverbs{i}/device": f"../../../devices/{root}/{address}",
-        }
-        tree.devices.append(f"/dev/infiniband/uverbs{i}")
+        hca(tree, state, node, i)
     if state.hcas:
         tree.devices.append("/dev/infiniband/rdma_cm")
         for module in ("mlx5_core", "mlx5_ib", "ib_core", "ib_uverbs", "rdma_cm"):
             tree.files[f"/sys/module/{module}/refcnt"] = "1\n"
+
+
+def hca(tree: Tree, state: State, node: str, i: int) -> None:
+    roce = state.link_layer == "Ethernet"
+    root, address = HCA_ROOT.format(i=i), f"0000:{0x81 + i:02x}:00.0"
+    pci_folder = pci(tree, root, address, 0x15B3, 0x1021, 0x020000 if roce else 0x020700, "mlx5_core")
+    name, folder = hca_name(i), hca_folder(i)
+    port = f"{folder}/ports/1"
+    # One network per HCA as far as there are networks; the others share the last one.
+    net = min(i, links.networks(state) - 1)
+    guid = "a088c2" + digits(state.subnet, node, "hca", i, size=5)
+    written = ":".join(guid[j : j + 4] for j in range(0, 16, 4))
+    lid = 1 + i * len(state.nodes) + state.index(node)
+    values = {
+        f"{folder}/node_guid": written,
+        f"{folder}/sys_image_guid": written,
+        f"{folder}/node_type": "1: CA",
+        f"{folder}/node_desc": f"{node} {name}",
+        f"{folder}/fw_ver": "28.39.1002",
+        f"{folder}/hca_type": "MT4129",
+        f"{folder}/board_id": "MT_0000000838",
+        f"{folder}/hw_rev": "0",
+        f"{port}/state": "4: ACTIVE",
+        f"{port}/phys_state": "5: LinkUp",
+        f"{port}/rate": "400 Gb/sec (4X NDR)",
+        f"{port}/link_layer": state.link_layer,
+        f"{port}/lid": "0x0" if roce else f"{lid:#x}",
+        f"{port}/sm_lid": "0x0" if roce else "0x1",
+        f"{port}/lid_mask_count": "0",
+        f"{port}/sm_sl": "0",
+        f"{port}/has_smi": "0",
+        f"{port}/cap_mask": "0x04010000" if roce else "0xa741e84a",
+        f"{port}/pkeys/0": "0xffff",
+        f"/sys/class/infiniband_verbs/uverbs{i}/ibdev": name,
+        f"/sys/class/infiniband_verbs/uverbs{i}/dev": f"231:{192 + i}",
+        **{f"{port}/counters/{counter}": "0" for counter in COUNTERS},
+        **{f"{port}/hw_counters/{counter}": "0" for counter in HW_COUNTERS},
+        **{f"{port}/gids/{row}": long_gid("0" * 16, "0" * 16) for row in range(16)},
+    }
+    for row, (gid, gid_type) in enumerate(gid_table(state, node, net, guid)):
+        values |= {f"{port}/gids/{row}": gid, f"{port}/gid_attrs/types/{row}": gid_type}
+        if roce:
+            values[f"{port}/gid_attrs/ndevs/{row}"] = f"eth{net}"
+    tree.files |= {path: f"{value}\n" for path, value in values.items()}
+    if roce:
+        tree.links[f"{pci_folder}/net/eth{net}"] = f"../../../../virtual/net/eth{net}"
+    tree.links |= {
+        f"{folder}/device": f"../../../{address}",
+        f"{folder}/subsystem": "../../../../../../class/infiniband",
+        f"/sys/class/infiniband/{name}": f"../../devices/{root}/{address}/infiniband/{name}",
+        f"/sys/class/infiniband_verbs/uverbs{i}/device": f"../../../devices/{root}/{address}",
+    }
+    tree.devices.append(f"/dev/infiniband/uverbs{i}")
+
+
+def gid_table(state: State, node: str, net: int, guid: str) -> list[tuple[str, str]]:
+    """GID and type of each row that is not empty."""
+    if state.link_layer != "Ethernet":
+        return [(long_gid("fe80" + "0" * 12, guid), "IB/RoCE v1")]
+    local = long_gid("fe80" + "0" * 12, eui64(links.mac(state, node, net)))
+    ipv4 = long_gid("0" * 16, "0000ffff" + mapped(state.address(node, net)))
+    return [(gid, gid_type) for gid in (local, ipv4) for gid_type in ("IB/RoCE v1", "RoCE v2")]
 
 
 def gpu_bus(i: int) -> str:

@@ -39,7 +39,7 @@ def networks(state: State) -> int:
 
 def check_free(state: State) -> None:
     """Refuse before anything is made when the machine already uses these addresses or names."""
-    wanted = [
+    requested = [
         ipaddress.ip_network(f"{state.address(state.nodes[0], net)}/{state.prefix_length}", False)
         for net in range(networks(state))
     ]
@@ -54,7 +54,7 @@ def check_free(state: State) -> None:
             if entry.get("family") != "inet":
                 continue
             used = ipaddress.ip_network(f"{entry['local']}/{entry['prefixlen']}", False)
-            for net in wanted:
+            for net in requested:
                 if used.overlaps(net):
                     raise LabError(
                         f"{net} is already in use: {name} has {entry['local']}; choose another --subnet"
@@ -63,7 +63,7 @@ def check_free(state: State) -> None:
         if route.get("dst") in (None, "default"):
             continue
         used = ipaddress.ip_network(route["dst"], False)
-        for net in wanted:
+        for net in requested:
             if used.overlaps(net) and used.prefixlen >= 8:
                 raise LabError(
                     f"{net} is already routed on this machine ({route['dst']} on "
@@ -73,23 +73,32 @@ def check_free(state: State) -> None:
 
 def raise_neighbour_limit(state: State) -> None:
     """A full mesh of N nodes fills N*(N+1) entries of one table; record the old limit first."""
-    wanted = 2 * len(state.nodes) * (len(state.nodes) + 1)
-    if len(state.nodes) * (len(state.nodes) + 1) <= 1024 or not NEIGHBOURS.exists():
+    if neighbours(state) <= 2048 or not NEIGHBOURS.exists():
         return
     now = NEIGHBOURS.read_text().strip()
-    if int(now) < wanted:
+    if int(now) < neighbours(state):
         state.sysctls[str(NEIGHBOURS)] = now
+
+
+def neighbours(state: State) -> int:
+    """Twice the entries that a full mesh of the nodes fills."""
+    return 2 * len(state.nodes) * (len(state.nodes) + 1)
 
 
 def apply_sysctls(state: State) -> None:
     """Only after the old values are on disk: `down` restores from there."""
     for path in state.sysctls:
-        Path(path).write_text(f"{2 * len(state.nodes) * (len(state.nodes) + 1)}\n")
+        Path(path).write_text(f"{neighbours(state)}\n")
 
 
-def in_fabric(state: State, argv: list[str], stdin: str = "") -> None:
+def in_fabric(state: State, argv: list[str], stdin: str = "", *, check: bool = True) -> None:
     pid = state.processes["fabric"].pid
-    system.command(["nsenter", "-t", str(pid), "-n", "--", *argv], stdin=stdin)
+    system.command(["nsenter", "-t", str(pid), "-n", "--", *argv], stdin=stdin, check=check)
+
+
+def fabric_batch(state: State, lines: list[str]) -> None:
+    """Commands of `ip` in the fabric."""
+    in_fabric(state, ["ip", "-batch", "-"], "\n".join(lines) + "\n")
 
 
 def connect(state: State) -> None:
@@ -108,7 +117,7 @@ def connect(state: State) -> None:
                 f"link add {end} type veth peer name eth{net} address {mac(state, node, net)} netns {pid}",
                 f"link set {end} master {BRIDGES[net]} up",
             ]
-    in_fabric(state, ["ip", "-batch", "-"], "\n".join(lines) + "\n")
+    fabric_batch(state, lines)
 
     fabric = state.processes["fabric"].pid
     leg = f"{state.leg} address {mac(state, 'control')} type veth peer name ctl netns {fabric}"

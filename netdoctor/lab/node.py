@@ -22,7 +22,6 @@ from netdoctor.lab.system import LabError
 PERSON = "trainer"
 PERSON_ID = "31337"
 LABEL = "/run/netdoctor-lab.json"
-LIMITS = "/run/netdoctor-lab/limits"
 # With -r a connection is a fork that starts no program of its own: a third less CPU for a login. OpenSSH 9.8
 # and later take it and do as ever.
 SSHD = ["/usr/sbin/sshd", "-r", "-f", "/etc/ssh/sshd_config"]
@@ -75,15 +74,20 @@ def do(state: State, node: str, argv: Sequence[str], stdin: str | bytes = "") ->
     return done.stdout.decode(errors="replace")
 
 
+def ip_batch(state: State, node: str, lines: Sequence[str]) -> None:
+    """Commands of `ip` in the node."""
+    do(state, node, ["ip", "-batch", "-"], "\n".join(lines) + "\n")
+
+
 def write(state: State, node: str, files: Mapping[str, str | bytes | None], mode: int = 0o644) -> None:
     """Write (or with None remove) files of a node.
 
     By way of tar in the node, not through /proc/PID/root: an absolute link there would lead
     to the machine's own files.
     """
-    gone = [path for path, content in files.items() if content is None]
-    if gone:
-        do(state, node, ["rm", "-rf", "--", *gone])
+    removed = [path for path, content in files.items() if content is None]
+    if removed:
+        do(state, node, ["rm", "-rf", "--", *removed])
     buffer = io.BytesIO()
     count = 0
     with tarfile.open(fileobj=buffer, mode="w") as archive:

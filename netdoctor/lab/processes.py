@@ -35,6 +35,12 @@ def identify(pid: int) -> Process | None:
     return Process(pid, int(fields[19]))
 
 
+def parent(pid: int) -> int:
+    """The pid of its parent, 0 when there is no such process."""
+    fields = _stat(pid)
+    return 0 if fields is None else int(fields[1])
+
+
 def alive(process: Process) -> bool:
     return identify(process.pid) == process
 
@@ -70,13 +76,6 @@ def command_line(pid: int) -> list[str]:
     return [part.decode(errors="replace") for part in raw.rstrip(b"\0").split(b"\0") if part]
 
 
-def name(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
-    except OSError:
-        return ""
-
-
 def with_argument(beginning: str) -> list[Process]:
     """Processes that have a word beginning so in their command line."""
     found = []
@@ -92,13 +91,13 @@ def with_argument(beginning: str) -> list[Process]:
 def in_pid_namespace_of(pid: int) -> list[int]:
     """Every pid (as seen from here) inside the pid namespace whose first process is `pid`."""
     try:
-        wanted = os.readlink(f"/proc/{pid}/ns/pid")
+        namespace = os.readlink(f"/proc/{pid}/ns/pid")
     except OSError:
         return []
     found = []
     for other in all_pids():
         try:
-            if os.readlink(f"/proc/{other}/ns/pid") == wanted:
+            if os.readlink(f"/proc/{other}/ns/pid") == namespace:
                 found.append(other)
         except OSError:
             continue

@@ -20,6 +20,7 @@ TOOLS = {
     "mount": "mount",
     "tar": "tar",
     "bash": "bash",
+    "unshare": "util-linux",
 }
 
 # Everything the kernel must allow, tried in namespaces that end with this one shell.
@@ -53,22 +54,19 @@ def missing_requirements() -> list[str]:
     if os.geteuid() != 0:
         missing.append("not root: nodes are namespaces, which only root may join to this machine")
     missing += missing_tools()
-    unshare = system.tool("unshare")
-    if unshare is None:
-        missing.append("unshare is not installed: apt-get install util-linux")
-    if missing or unshare is None:
+    if missing:
         return missing
     for what, flags, script in PROBES:
         done = subprocess.run(
-            [unshare, *flags, "sh", "-c", script],
+            [system.tool("unshare") or "unshare", *flags, "sh", "-c", script],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             env=dict(system.NODE_ENV),
             check=False,
         )
         if done.returncode != 0:
-            said = done.stderr.decode(errors="replace").strip().splitlines()
-            missing.append(f"this kernel or container does not allow {what}: {said[-1:]}")
+            lines = done.stderr.decode(errors="replace").strip().splitlines()
+            missing.append(f"this kernel or container does not allow {what}: {lines[-1:]}")
     return missing
 
 

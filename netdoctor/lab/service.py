@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import getpass
 import os
-import signal
 import socket
 import subprocess
 import time
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -125,9 +125,9 @@ def wait(state: State, node: str, timeout_s: float = 20) -> None:
 def listening(state: State, node: str) -> bool:
     if state.loopback:
         return banner(state.address(node), state.ssh_port).startswith(b"SSH-")
-    wanted = f":{state.ssh_port:04X} "
+    port = f":{state.ssh_port:04X} "
     table = nodes.read(state, node, "/proc/net/tcp") or ""
-    return any(wanted in line.split("00000000:0000 0A")[0] and " 0A " in line for line in table.splitlines())
+    return any(port in line.split("00000000:0000 0A")[0] and " 0A " in line for line in table.splitlines())
 
 
 # --- without root: every server is a process of this user on an address of the loopback ---------
@@ -180,7 +180,7 @@ def start_loopback(site: Site, node: str) -> Process:
     privileges = Path("/run/sshd")  # sshd of root insists on it; made at boot where sshd runs
     if os.geteuid() == 0 and not privileges.exists():
         privileges.mkdir()
-        site.state.made.append(str(privileges))
+        site.state.folders.append(str(privileges))
     folder = loopback_folder(site, node)
     with open(folder / "log", "ab") as log:
         child = subprocess.Popen(
@@ -201,32 +201,10 @@ def start_loopback(site: Site, node: str) -> Process:
 
 def family(process: Process) -> list[Process]:
     """A server and the sessions it has open."""
-    found, parents = [process], {process.pid}
-    listing = [(pid, _parent(pid)) for pid in processes.all_pids()]
-    grown = True
-    while grown:
-        grown = False
-        for pid, parent in listing:
-            if parent in parents and pid not in parents:
-                child = processes.identify(pid)
-                if child is not None:
-                    found.append(child)
-                    parents.add(pid)
-                    grown = True
+    children = defaultdict(list)
+    for pid in processes.all_pids():
+        children[processes.parent(pid)].append(pid)
+    found = [process]
+    for one in found:  # which grows on the way
+        found += filter(None, map(processes.identify, children[one.pid]))
     return found
-
-
-def _parent(pid: int) -> int:
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return 0
-    return int(text.rpartition(")")[2].split()[1])
-
-
-def freeze(pids: list[int], sig: signal.Signals) -> None:
-    for pid in pids:
-        try:
-            os.kill(pid, sig)
-        except ProcessLookupError:
-            continue

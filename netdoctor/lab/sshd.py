@@ -97,8 +97,8 @@ def write_client_files(folder: Path, state: State, to: Path) -> None:
         address = state.address(node)
         key = public(host_key(folder, node)).read_text().split()[:2]
         where = f"[{address}]:{state.ssh_port}" if state.ssh_port != 22 else address
-        named = f"[{node}]:{state.ssh_port}" if state.ssh_port != 22 else node
-        known.append(f"{where},{named} {' '.join(key)}\n")
+        name = f"[{node}]:{state.ssh_port}" if state.ssh_port != 22 else node
+        known.append(f"{where},{name} {' '.join(key)}\n")
         config += [
             f"Host {node}",
             f"  HostName {address}",

@@ -47,7 +47,7 @@ class State:
     shared: list[str] = field(default_factory=list)
     processes: dict[str, Process] = field(default_factory=dict)
     extra: list[Process] = field(default_factory=list)
-    made: list[str] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)  # of this machine, made for the lab
     sysctls: dict[str, str] = field(default_factory=dict)
     torch: dict[str, str] = field(default_factory=dict)
     faults: list[Active] = field(default_factory=list)

@@ -17,7 +17,6 @@ CLONE_NEWNET = 0x40000000
 MS_NOSUID = 0x2
 MS_NODEV = 0x4
 MS_BIND = 0x1000
-MS_MOVE = 0x2000
 MS_REC = 0x4000
 MS_PRIVATE = 0x40000
 MNT_DETACH = 0x2
@@ -114,6 +113,6 @@ def command(
     except subprocess.TimeoutExpired as error:
         raise LabError(f"{argv[0]} did not end within {timeout_s:g} s") from error
     if check and done.returncode != 0:
-        said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
-        raise LabError(f"{' '.join(argv[:6])}: {said[-1] if said else done.returncode}")
+        lines = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
+        raise LabError(f"{' '.join(argv[:6])}: {lines[-1] if lines else done.returncode}")
     return done
