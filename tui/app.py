@@ -236,30 +236,21 @@ class NetdoctorApp(Stage, inherit_bindings=False):
             self.act("quit")
 
     def action_go(self, way: str) -> None:
-        """Move in the view that is shown."""
+        """Move in the view that is shown. way: a name in MOVES."""
+        by = 1 if way in ("down", "right", "bottom", "page-down") else -1
         if self.status:
             self.status = ""
             self.draw_bars()
         if self.matrix.display:
-            near = {
-                "up": lambda m: m.near(0, -1),
-                "down": lambda m: m.near(0, 1),
-                "left": lambda m: m.near(-1, 0),
-                "right": lambda m: m.near(1, 0),
-                "top": lambda m: m.near_edge(False),
-                "bottom": lambda m: m.near_edge(True),
-                "page-up": lambda m: m.near_page(-1),
-                "page-down": lambda m: m.near_page(1),
-            }
-            self.point(near[way](self.matrix))
+            self.point(self.matrix.near(way))
         elif way in ("left", "right"):
-            self.next_column(1 if way == "right" else -1)
+            self.next_column(by)
         elif way in ("up", "down"):
-            self.page.move(1 if way == "down" else -1)
+            self.page.move(by)
         elif way in ("top", "bottom"):
-            self.page.edge(way == "bottom")
-        elif way in ("page-up", "page-down"):
-            self.page.page(1 if way == "page-down" else -1)
+            self.page.edge(last=by > 0)
+        else:
+            self.page.page(by)
 
     def on_matrix_view_moved(self) -> None:
         self.point(self.matrix.cursor)

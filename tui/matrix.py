@@ -220,8 +220,14 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
             for y in range(HEAD):
                 self._refresh_line(y)
 
-    def near(self, dx: int, dy: int) -> Spot | None:
-        """The cell that many columns and rows away, or the last one in that direction."""
+    def near(self, way: str) -> Spot | None:
+        """The next cell that way, a name in MOVES; the last one where there is none."""
+        page = max(self.size.height - HEAD - 1, 1)
+        edge = len(self.rows) + 1
+        dx, dy = {
+            **{"left": (-1, 0), "right": (1, 0), "up": (0, -1), "down": (0, 1)},
+            **{"top": (0, -edge), "bottom": (0, edge), "page-up": (0, -page), "page-down": (0, page)},
+        }[way]
         if not self.rows or self.cursor is None:
             return self.cursor
         line, check = self.line, self.cursor.check
@@ -235,14 +241,6 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
                 check = None if column < 0 else self.cells.checks[columns[column].checks[0]]
         node = self.rows.members(min(max(line, 0), len(self.rows) - 1))[0]
         return Spot(check, self.cells.nodes[node])
-
-    def near_page(self, by: int) -> Spot | None:
-        """The cell that many screens of rows away."""
-        return self.near(0, by * max(self.size.height - HEAD - 1, 1))
-
-    def near_edge(self, last: bool) -> Spot | None:
-        """The cell in the first or in the last row."""
-        return self.near(0, (1 if last else -1) * (len(self.rows) + 1))
 
     def _put(self, cursor: Spot | None) -> None:
         if cursor is None:

@@ -236,6 +236,22 @@ class Scale:
         return f"heat{min(int(5 * (self.worst - alarm(value, unit)) / span), 4)}"
 
 
+def class_text(pair: PairRecord) -> str:
+    return fmt.plain(pair.class_.replace("_", " "), 20)
+
+
+def figures(pair: PairRecord, path: str, gap: str) -> str:
+    """The value of a pair, its ports and the path, as far as there are any, each behind a gap."""
+    parts = []
+    if pair.value is not None:
+        parts.append(f"{fmt.figure(pair.value)} {fmt.plain(pair.unit or '', 20)}")
+    if pair.ports:
+        parts.append(f"ports {', '.join(map(str, pair.ports[:12]))}")
+    if path:
+        parts.append(f"over {fmt.plain(path, 80)}")
+    return "".join(gap + part for part in parts)
+
+
 def detail(report: Report, check: str, group: Sequence[str], width: int, path: str = "") -> list[Line]:
     """Every pair of a row: out and in, what is not good first. path: as of pairs_on()."""
     names = set(group)
@@ -244,16 +260,12 @@ def detail(report: Report, check: str, group: Sequence[str], width: int, path: s
     head = line(f" {fmt.plain(check, 60)}: {fmt.fold(tuple(group), 60)}")
     lines = [head, *way(report, check, path, width), Line()]
     for p in found[:500]:
-        ports = f"  ports {', '.join(map(str, p.ports[:12]))}" if p.ports else ""
-        value = f"  {fmt.figure(p.value)} {fmt.plain(p.unit or '', 20)}" if p.value is not None else ""
-        over = f"  over {fmt.plain(p.path, 80)}" if p.paths else ""
+        over = p.path if p.paths else ""
         lines.append(
             line(
                 status_span(p.status, f" {letter(p)} "),
                 fit(f"{fmt.plain(p.from_, 60)} -> {fmt.plain(p.to, 60)}", 40),
-                fit(
-                    f"  {fmt.plain(p.class_.replace('_', ' '), 20)}{value}{ports}{over}", width - 46
-                ).rstrip(),
+                fit(f"  {class_text(p)}{figures(p, over, '  ')}", width - 46).rstrip(),
                 key=("pair", p.from_, p.to),
             )
         )

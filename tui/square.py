@@ -187,20 +187,17 @@ class _Square:
                 f"{fmt.plain(one[0], 60)} is the node itself" if itself else f"{from_} -> {to}: not measured"
             )
             return line((" pair     ", "label"), fit(text, self.width - 10))
-        value = (
-            f"   {fmt.figure(pair.value)} {fmt.plain(pair.unit or '', 20)}" if pair.value is not None else ""
-        )
-        ports = f"   ports {', '.join(map(str, pair.ports[:12]))}" if pair.ports else ""
-        over = f"   over {fmt.plain(pair.path, 80)}" if pair.path else ""
         groups = "   the worst of these groups" if len(one) * len(other) > 1 else ""
         text = f"{fmt.plain(pair.from_, 60)} -> {fmt.plain(pair.to, 60)}   "
-        class_ = fmt.plain(pair.class_.replace("_", " "), 20)
-        rest = self.width - 10 - len(text) - len(class_)
+        class_ = pairs.class_text(pair)
         return line(
             (" pair     ", "label"),
             text,
             status_span(pair.status, class_),
-            fit(f"{value}{ports}{over}{groups}", max(rest, 0)),
+            fit(
+                pairs.figures(pair, pair.path, "   ") + groups,
+                max(self.width - 10 - len(text) - len(class_), 0),
+            ),
         )
 
 
@@ -224,7 +221,7 @@ def _legend(found: Table, scale: Scale | None) -> str:
         unit = next((p.unit for p in every if p.unit), "")
         least, most = fmt.figure(scale.low), fmt.figure(scale.high)
         return f"least {least}, most {most} {fmt.plain(unit, 20)}   v status   = itself"
-    classes = dict.fromkeys((pairs.letter(p), fmt.plain(p.class_.replace("_", " "), 20)) for p in every)
+    classes = dict.fromkeys((pairs.letter(p), pairs.class_text(p)) for p in every)
     more = "   v values" if any(p.value is not None for p in every) else ""
     return (
         "   ".join([f"{mark} {word}" for mark, word in classes] + ["= itself", "blank not measured"]) + more

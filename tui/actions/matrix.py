@@ -103,7 +103,7 @@ def mark(stage: Stage) -> None:
     if stage.node is not None:
         stage.where = where.marked(stage.where, frozenset(stage.matrix.members), stage.node)
     stage.matrix.set_marks(stage.where.marks, stage.state.busy)
-    stage.point(stage.matrix.near(*((1, 0) if stage.where.zoom == "overview" else (0, 1))))
+    stage.point(stage.matrix.near("right" if stage.where.zoom == "overview" else "down"))
     stage.draw_bars()
 
 
