@@ -93,51 +93,39 @@ class State:
 
 def fold(state: State, events: Iterable[Event]) -> State:
     """The state after a batch of events. What grows is copied once per batch, not once per event."""
-    changed: bytearray | None = None
-    busy: set[int] | None = None
-    answered: dict[str, float] | None = None
-    width = len(state.cells.checks)
+    letters: dict[int, int] = {}
+    answered: dict[str, float] = {}
     for event in events:
         if isinstance(event, tuple):
             row, column, letter = event
-            if changed is None:
-                changed = bytearray(state.cells.cells)
-            index = row * width + column
-            if row >= 0 and 0 <= column < width and index < len(changed):
-                changed[index] = ord(letter)
-                if state.busy:
-                    busy = set(state.busy) if busy is None else busy
-                    busy.discard(index)
+            width = len(state.cells.checks)
+            if 0 <= row < len(state.cells.nodes) and 0 <= column < width:
+                letters[row * width + column] = ord(letter)
         elif isinstance(event, NodeDone):
-            answered = dict(state.answered) if answered is None else answered
             answered[event.node] = event.at
+            state = replace(state, now=event.at)
             if event.text:
                 text = f"{fmt.plain(event.node, 60)} {fmt.plain(event.text, 60)}"
-                state = replace(
-                    state,
-                    troubled=(*state.troubled, event.node),
-                    news=(text, *state.news)[:NEWS_KEPT],
-                )
-            state = replace(state, now=event.at)
+                troubled, news = (*state.troubled, event.node), (text, *state.news)[:NEWS_KEPT]
+                state = replace(state, troubled=troubled, news=news)
         elif isinstance(event, Phase):
             state = _phase(state, event)
-        else:  # these replace what the batch has gathered so far
-            state = _put(state, changed, busy, answered)
-            changed = busy = answered = None
-            state = _turn(state, event)
-            width = len(state.cells.checks)
-    return _put(state, changed, busy, answered)
+        else:
+            state = _turn(_put(state, letters, answered), event)
+            letters, answered = {}, {}
+    return _put(state, letters, answered)
 
 
-def _put(
-    state: State, changed: bytearray | None, busy: set[int] | None, answered: dict[str, float] | None
-) -> State:
-    if changed is not None:
-        state = replace(state, cells=replace(state.cells, cells=bytes(changed)))
-    if busy is not None:
-        state = replace(state, busy=frozenset(busy))
-    if answered is not None:
-        state = replace(state, answered=answered)
+def _put(state: State, letters: Mapping[int, int], answered: Mapping[str, float]) -> State:
+    """With what a batch has gathered. letters: by their indices into cells.cells."""
+    if letters:
+        cells = bytearray(state.cells.cells)
+        for index, letter in letters.items():
+            cells[index] = letter
+        filled = replace(state.cells, cells=bytes(cells))
+        state = replace(state, cells=filled, busy=state.busy.difference(letters))
+    if answered:
+        state = replace(state, answered={**state.answered, **answered})
     return state
 
 

@@ -43,6 +43,7 @@ def check_free(state: State) -> None:
         ipaddress.ip_network(f"{state.address(state.nodes[0], net)}/{state.prefix_length}", False)
         for net in range(networks(state))
     ]
+    used: list[tuple[str, str]] = []
     for interface in json.loads(system.command(["ip", "-json", "address"]).stdout):
         name = interface.get("ifname", "?")
         if name == state.leg:
@@ -51,24 +52,18 @@ def check_free(state: State) -> None:
                 "end that one, or choose another --subnet"
             )
         for entry in interface.get("addr_info", []):
-            if entry.get("family") != "inet":
-                continue
-            used = ipaddress.ip_network(f"{entry['local']}/{entry['prefixlen']}", False)
-            for net in requested:
-                if used.overlaps(net):
-                    raise LabError(
-                        f"{net} is already in use: {name} has {entry['local']}; choose another --subnet"
-                    )
-    for route in json.loads(system.command(["ip", "-json", "-4", "route"]).stdout):
-        if route.get("dst") in (None, "default"):
-            continue
-        used = ipaddress.ip_network(route["dst"], False)
-        for net in requested:
-            if used.overlaps(net) and used.prefixlen >= 8:
-                raise LabError(
-                    f"{net} is already routed on this machine ({route['dst']} on "
-                    f"{route.get('dev', '?')}); choose another --subnet"
+            if entry.get("family") == "inet":
+                used.append(
+                    (f"{entry['local']}/{entry['prefixlen']}", f"in use: {name} has {entry['local']}")
                 )
+    for route in json.loads(system.command(["ip", "-json", "-4", "route"]).stdout):
+        network = route.get("dst", "default")
+        if network != "default" and ipaddress.ip_network(network, False).prefixlen >= 8:
+            used.append((network, f"routed on this machine ({network} on {route.get('dev', '?')})"))
+    for network, how in used:
+        for net in requested:
+            if net.overlaps(ipaddress.ip_network(network, False)):
+                raise LabError(f"{net} is already {how}; choose another --subnet")
 
 
 def raise_neighbour_limit(state: State) -> None:

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -26,6 +26,7 @@ from tests.forks import Worker
 
 NETDOCTOR = [sys.executable, "-m", "netdoctor"]
 REPO = Path(__file__).resolve().parents[2]
+NEXT = "--- next block ---"
 
 
 @contextlib.contextmanager
@@ -100,6 +101,29 @@ def _forks() -> tuple[subprocess.Popen[bytes], str]:
 def forked() -> list[str]:
     """What a shell runs for `netdoctor`: no process of its own, but for what streams and environment are."""
     return [sys.executable, "-IS", str(REPO / "tests/forked.py"), _forks()[1]]
+
+
+def shell(folder: Path, text: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run a shell text as it stands on a page, where `netdoctor` is ours."""
+    head = f'netdoctor() {{ {shlex.join(forked())} "$@"; }}\n'
+    return subprocess.run(
+        ["bash", "-c", head + text],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environment() | env,
+        stdin=subprocess.DEVNULL,
+        timeout=180,
+    )
+
+
+def shell_parts(folder: Path, lab: Lab, texts: Sequence[str]) -> list[str]:
+    """What each of some shell texts prints, one after the other in one shell that stops at an error."""
+    text = "set -eu\n" + f"\necho '{NEXT}'\n".join(texts)
+    done = shell(folder, text, NETDOCTOR_SSH_CONFIG=str(lab.ssh_config))
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    return [part.strip() for part in done.stdout.split(NEXT)]
 
 
 @cache

@@ -2,9 +2,7 @@
 
 import json
 import re
-import shlex
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,11 +10,10 @@ import pytest
 from netdoctor.lab import Lab
 from netdoctor.report.output import FORMATS
 from tests.report import strict
-from tests.scan.harness import REPO, environment, forked
+from tests.scan.harness import REPO, shell_parts
 
 PAGE = REPO / "docs" / "ci.md"
 BLOCKS = re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-NEXT = "--- next block ---"
 
 
 def test_the_page_names_every_format() -> None:
@@ -28,20 +25,9 @@ def test_the_page_names_every_format() -> None:
 def test_every_command_on_the_page_works(lab4: Lab, folder: Path) -> None:
     lab4.break_("node2", "own-name-loopback")
     shutil.copy(lab4.hosts_file, folder / "hosts.txt")
-    head = f'set -eu; netdoctor() {{ {shlex.join(forked())} "$@"; }}\n'
-    done = subprocess.run(
-        ["bash", "-c", head + f"\necho '{NEXT}'\n".join(BLOCKS)],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**environment(), "NETDOCTOR_SSH_CONFIG": str(lab4.ssh_config)},
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    said = [part.strip() for part in done.stdout.split(NEXT)]
-    assert len(said) == len(BLOCKS) == 13
-    scan, launch, gate, good, bad, drained, fixes, verdict, node, prom, nagios, live, quick = said
+    printed = shell_parts(folder, lab4, BLOCKS)
+    assert len(printed) == len(BLOCKS) == 13
+    scan, launch, gate, good, bad, drained, fixes, verdict, node, prom, nagios, live, quick = printed
     report = json.loads((folder / "report.json").read_text())
     assert "NOT READY" in scan
     assert "from the environment: NETDOCTOR_SSH_CONFIG=" in " ".join(scan.split())

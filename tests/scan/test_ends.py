@@ -91,10 +91,9 @@ def test_kill_9_leaves_nothing_on_any_node(lab4: Lab, folder: Path, moment: str)
     own = psutil.Process(process.pid).children(recursive=True)
     process.kill()
     process.communicate(timeout=30)
-    time.sleep(5)
     # What the shell of node2 itself does (`sleep` in its start-up file) ends with it.
-    extra = 8 if moment == "login" else 2
-    until(lambda: all(set(lab4.pids(n)) <= before[n] for n in lab4.nodes), "processes are left", extra)
+    most_s = 13 if moment == "login" else 7
+    until(lambda: all(set(lab4.pids(n)) <= before[n] for n in lab4.nodes), "processes are left", most_s)
     left = {node: set(lab4.listeners(node)) - listening[node] for node in lab4.nodes}
     assert left == {node: set() for node in lab4.nodes}
     assert not [child for child in own if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import subprocess
@@ -12,11 +11,10 @@ from pathlib import Path
 
 from netdoctor.lab import Lab
 from tests.scan.faults import put
-from tests.scan.harness import NETDOCTOR, REPO, environment, forked, netdoctor, until
+from tests.scan.harness import NETDOCTOR, NEXT, REPO, environment, netdoctor, shell, until
 from tests.scan.test_ends import agents_run, running
 
 PAGE = REPO / "docs" / "gate.md"
-NEXT = "--- next block ---"
 # Each fails by itself, and the check that says so of which node; those of one group share a scan.
 FAULTS: list[dict[str, tuple[str, str]]] = [
     {
@@ -77,15 +75,8 @@ def test_every_command_on_the_page_works(lab4: Lab, folder: Path) -> None:
     (folder / "launch.sh").write_text('#!/bin/sh\necho "job on $NETDOCTOR_GATE_NODES: $*"\n')
     (folder / "launch.sh").chmod(0o755)
     blocks = re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    head = f'netdoctor() {{ {shlex.join(forked())} "$@"; }}\n'
-    done = subprocess.run(
-        ["bash", "-c", head + f"\necho \"exit $?\"; echo '{NEXT}'\n".join([*blocks, ""])],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**environment(), "NETDOCTOR_SSH_CONFIG": str(lab4.ssh_config)},
-        timeout=120,
-    )
+    text = f"\necho \"exit $?\"; echo '{NEXT}'\n".join([*blocks, ""])
+    done = shell(folder, text, NETDOCTOR_SSH_CONFIG=str(lab4.ssh_config))
     said = [part.strip().splitlines() for part in done.stdout.split(NEXT)]
     assert len(said) == len(blocks) + 1 == 6, done.stderr
     assert said[0] == ["exit 1"], done.stderr

@@ -3,9 +3,7 @@
 import json
 import os
 import re
-import shlex
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +15,11 @@ from netdoctor.lab import Lab
 from netdoctor.report.formats.json_ import loads
 from tests.inventory.test_readers import PODS
 from tests.report import strict
-from tests.scan.harness import REPO, environment, forked
+from tests.scan.harness import REPO, environment, shell_parts
 
 PAGES = REPO / "docs" / "launch"
 # Pages with a test of their own, which runs every block of theirs.
 SLURM = ("slurm.md", "slurm-prolog.md")
-NEXT = "--- next ---"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -48,22 +45,6 @@ def blocks(page: str) -> list[Block]:
     return found
 
 
-def run(folder: Path, lab: Lab, commands: list[str]) -> list[str]:
-    """What each of some shell texts prints, one after the other in one shell that stops at an error."""
-    head = f'set -eu; netdoctor() {{ {shlex.join(forked())} "$@"; }}\n'
-    done = subprocess.run(
-        ["bash", "-c", head + f"\necho '{NEXT}'\n".join(commands)],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**environment(), "NETDOCTOR_SSH_CONFIG": str(lab.ssh_config)},
-        timeout=180,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
-    return [part.strip() for part in done.stdout.split(NEXT)]
-
-
 def executed(page: str) -> list[str]:
     return [block.text for block in blocks(page) if block.kind == "sh" and not block.left]
 
@@ -87,7 +68,7 @@ def test_what_is_copied_from_the_pages_works(lab4: Lab, folder: Path) -> None:
     jobs = found[".github/workflows/preflight.yml"]["jobs"]
     steps = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
     gitlab = found[".gitlab-ci.yml"]["preflight"]
-    *github, linted, short, good, diff = run(
+    *github, linted, short, good, diff = shell_parts(
         folder, lab4, [script, *steps, *gitlab["script"], *executed("ci.md")]
     )[1:]
     assert len(github) == 2
@@ -101,19 +82,19 @@ def test_what_is_copied_from_the_pages_works(lab4: Lab, folder: Path) -> None:
     assert all((folder / name).is_file() for name in gitlab["artifacts"]["paths"])
     assert diff
 
-    scanned, ssh, planned = run(folder, lab4, executed("deepspeed.md"))
+    scanned, ssh, planned = shell_parts(folder, lab4, executed("deepspeed.md"))
     assert scanned.startswith("READY")
     assert (folder / "hostfile").read_text() == "".join(f"node{i} slots=8\n" for i in range(4))
     assert ssh.startswith("Host node0")
     assert planned.endswith("no findings in 3 files")
 
-    cluster, shown = run(folder, lab4, executed("ray.md"))
+    cluster, shown = shell_parts(folder, lab4, executed("ray.md"))
     assert "error" not in cluster.partition("lint")[2]
     assert len(list((folder / "cluster").glob("[0-9]*.sh"))) == 4
     assert shown.startswith("hosts.yaml: Ray cluster file, 4 hosts")
 
     (folder / "pods.json").write_text(json.dumps(PODS))
-    pods, job = run(folder, lab4, executed("kubernetes.md"))
+    pods, job = shell_parts(folder, lab4, executed("kubernetes.md"))
     assert [line.split()[1] for line in pods.splitlines()[-3:]] == ["w-0", "w-2", "w-10"]
     assert job.splitlines()[-1].startswith("no findings")
 
@@ -131,7 +112,7 @@ def test_what_a_container_runs_starts_its_command(lab4: Lab, folder: Path) -> No
     for block in blocks("docker.md"):
         if block.name:
             (folder / block.name).write_text(block.text)
-    linted, shown = run(folder, lab4, executed("docker.md"))
+    linted, shown = shell_parts(folder, lab4, executed("docker.md"))
     assert linted == "no findings in 2 files"
     assert "4 names" in shown
     words = re.search(r"^ENTRYPOINT (.*)$", (folder / "Dockerfile").read_text(), re.MULTILINE)

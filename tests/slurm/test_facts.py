@@ -17,7 +17,7 @@ import yaml
 
 from netdoctor.scanning.factfile import SUFFIX
 from tests.scan.faults import put
-from tests.scan.harness import REPO, environment, forked
+from tests.scan.harness import REPO, environment, shell
 from tests.scan.test_launch_pages import Block, blocks
 from tests.slurm.conftest import Slurm
 from tests.transport.conftest import free_port
@@ -47,11 +47,7 @@ def here(text: str, shared: Path) -> str:
 
 
 def run(folder: Path, text: str, **env: str) -> subprocess.CompletedProcess[str]:
-    head = f'netdoctor() {{ {shlex.join(forked())} "$@"; }}\nset -e\n'
-    return subprocess.run(
-        ["bash", "-c", head + text], cwd=folder, env={**environment(), **env},
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    return shell(folder, "set -e\n" + text, **env)
 
 
 def written(folder: Path) -> list[str]:
