@@ -69,10 +69,7 @@ class Main(Screen[None], inherit_bindings=False):
 
 
 class NetdoctorApp(Stage, inherit_bindings=False):
-    """One application for a saved report and for a running scan.
-
-    crash: the exception that ended it. signal: the number of the signal that did, 0 for none.
-    """
+    """One application for a saved report and for a running scan."""
 
     ENABLE_COMMAND_PALETTE = False
     TITLE = "netdoctor"
@@ -95,8 +92,8 @@ class NetdoctorApp(Stage, inherit_bindings=False):
         """begin: what to scan at once. options: those of Stage."""
         super().__init__(state, **options)
         self.first = begin
-        self.crash: Exception | None = None
-        self.signal = 0
+        self.crash: Exception | None = None  # the exception that ended it
+        self.signal = 0  # the number of the signal that ended it, 0 for none
 
     # Life
 

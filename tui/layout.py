@@ -13,22 +13,21 @@ COUNT = 6  # of a group's nodes, behind their names
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One drawn column at `x`. checks: indices into Cells.checks, several for a family."""
+    """One drawn column."""
 
     x: int
-    checks: tuple[int, ...]
+    checks: tuple[int, ...]  # indices into Cells.checks, several for a family
     family: str
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """columns: left to right; heads: the lines above them; width of the whole; label: that of the names,
-    with what stands before them."""
+    """Where everything in the matrix stands."""
 
-    columns: tuple[Column, ...]
-    heads: tuple[str, ...]
-    width: int
-    label: int
+    columns: tuple[Column, ...]  # left to right
+    heads: tuple[str, ...]  # the lines above the columns
+    width: int  # of all of it
+    label: int  # width of the names, with what stands before them
     families: bool = False
 
 

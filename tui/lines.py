@@ -30,10 +30,10 @@ VERDICT_STYLES = {"READY": "good", "NOT READY": "bad", "UNDECIDED": "open", "SCA
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line. key: what the cursor is on there and Enter opens; None where the cursor does not stop."""
+    """One line of styled text."""
 
     spans: tuple[Span, ...] = ()
-    key: Hashable = None
+    key: Hashable = None  # what Enter opens there; None where the cursor does not stop
 
     @property
     def text(self) -> str:

@@ -23,15 +23,12 @@ from netdoctor.tui.where import Spot, Where
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows from top to bottom: of one node each, in this order, or of nodes that say the same.
+    """Rows from top to bottom: of one node each, in this order, or of nodes that say the same."""
 
-    order: indices of nodes. columns: of checks, None for all of them. empty: what to say when there are none.
-    """
-
-    order: Sequence[int] = ()
+    order: Sequence[int] = ()  # indices of nodes
     groups: Sequence[Group] | None = None
-    columns: tuple[int, ...] | None = None
-    empty: str = ""
+    columns: tuple[int, ...] | None = None  # indices of checks, None for all of them
+    empty: str = ""  # the text where there are no rows
 
     def __len__(self) -> int:
         return len(self.order) if self.groups is None else len(self.groups)

@@ -19,10 +19,10 @@ VALUE_MAX = 6
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """lines: the screen. below: what its letters mean, the pair under the cursor, what the square says."""
+    """The screen, and what stands under it."""
 
     lines: list[Line]
-    below: list[Line]
+    below: list[Line]  # what the letters mean, the pair under the cursor, what the square says
 
     @property
     def heads(self) -> int:

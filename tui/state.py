@@ -311,14 +311,12 @@ def mark(cause: Cause) -> str:
 
 
 class Known:
-    """A report by its keys, built once for each report that is shown.
-
-    listed: its causes and those that logs name, what stops a job first.
-    """
+    """A report by its keys, built once for each report that is shown."""
 
     def __init__(self, report: Report, log: Sequence[Cause] = ()) -> None:
         self.report = report
         self.index = Index(report)
+        # Its causes and those that logs name, what stops a job first.
         self.listed = sorted((*report.causes, *log), key=lambda cause: cause.status != "fail")
         self.causes: dict[int, Cause] = {cause.id: cause for cause in self.listed}
         self.by_key = keyed(self.listed)
@@ -368,10 +366,10 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Nodes drawn as one row: indices into the cells, and the letters they share."""
+    """Nodes drawn as one row."""
 
-    members: tuple[int, ...]
-    letters: bytes
+    members: tuple[int, ...]  # indices into Cells.nodes
+    letters: bytes  # which they share
 
 
 def columns_of(cells: Cells, columns: Sequence[int] | None = None) -> Sequence[int]:

@@ -198,12 +198,12 @@ class Lab:
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """One line of `lab status`. faults: as they would be typed after `lab break NODE`."""
+    """One line of `lab status`."""
 
     node: str
     address: str
     running: bool
-    faults: tuple[str, ...]
+    faults: tuple[str, ...]  # as after `lab break NODE` on the command line
 
 
 def _fault(name: str, state: State) -> Fault:
