@@ -93,23 +93,19 @@ def _against_driver(torch: Torch, gpu: GpuFacts) -> Iterator[Finding]:
     if cuda is None or driver is None:
         yield unknown(HERE, f"cannot compare CUDA {torch.cuda} with driver {release or 'unknown'}")
         return
-    loaded, least = f"driver {release}", minimum_driver(cuda)
+    loaded, least, evidence = f"driver {release}", minimum_driver(cuda), _evidence(torch, gpu)
     capabilities = [device.compute_capability for device in gpu.devices]
     if least and driver < least:
         summary = f"{loaded} is too old for torch {torch.version}, which needs {dotted(least)}"
         expected = f"driver {dotted(least)} or newer for CUDA {torch.cuda}"
         fixes = (_newer_driver(least), *_older_torch(offered))
         if not has_compat(cuda, offered):
-            yield OLD.fail(
-                summary, observed=loaded, expected=expected, seen=_evidence(torch, gpu), fixes=fixes
-            )
+            yield OLD.fail(summary, observed=loaded, expected=expected, seen=evidence, fixes=fixes)
     elif needs := needed_by_gpus(driver, capabilities):
         name, least = needs
         summary = f"{loaded} is older than {name} GPUs need ({dotted(least)})"
         expected, fix = f"driver {dotted(least)} or newer for {name} GPUs", _newer_driver(least)
-        yield OLD_FOR_GPU.fail(
-            summary, observed=loaded, expected=expected, seen=_evidence(torch, gpu), fixes=fix
-        )
+        yield OLD_FOR_GPU.fail(summary, observed=loaded, expected=expected, seen=evidence, fixes=fix)
     else:
         if not all(capabilities) and not suits_every_gpu(driver):
             yield unknown(HERE, f"whether {loaded} is new enough for every GPU could not be read")
@@ -120,7 +116,7 @@ def _against_driver(torch: Torch, gpu: GpuFacts) -> Iterator[Finding]:
                 f"the driver library offers CUDA {gpu.cuda_driver}, torch is built for {torch.cuda}",
                 observed=f"CUDA {gpu.cuda_driver}",
                 expected=DERIVED(f"CUDA {cuda[0]}.0 or newer"),
-                seen=_evidence(torch, gpu),
+                seen=evidence,
                 fixes=FIND_LIBCUDA,
             )
 
