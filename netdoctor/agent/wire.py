@@ -1,9 +1,8 @@
 """Frames between control host and agent.
 
 To the agent: eight hex digits (length), a newline, JSON. From the agent: ``\\x1e`` marker, a space, the
-decimal
-length, a newline, JSON, a newline. The marker lets the reader skip whatever a login shell prints around
-frames.
+decimal length, a newline, JSON, a newline. The marker lets the reader skip whatever a login shell prints
+around frames.
 """
 
 import os

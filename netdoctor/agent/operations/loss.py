@@ -1,5 +1,4 @@
-"""Packet loss between nodes: small datagrams at an even pace to echoes of op_listen, counted at both
-ends."""
+"""Packet loss between nodes: small datagrams at an even pace to echoes of op_listen, counted at both ends."""
 
 import select
 import socket

@@ -1,9 +1,8 @@
 """The `path_mtu` operation: how large an unfragmented packet reaches each target, and who says so if not.
 
-Datagrams with DF set go to a `udp_echo`. Sizes are those of the whole IP packet. A size counts as lost
-only after
-three tries, each together with a small packet that has to come back: loss alone must not read as a black
-hole.
+Datagrams with DF set go to a `udp_echo`. Sizes are those of the whole IP packet. A size counts as lost only
+after three tries, each together with a small packet that has to come back: loss alone must not read as a
+black hole.
 """
 
 import errno

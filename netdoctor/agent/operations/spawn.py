@@ -39,9 +39,8 @@ _INHERITED = re.compile(
     r"|HIP_VISIBLE_DEVICES)\Z"
 )
 
-# Runs first in the child: gives back the session's limits, ties the child to its parent, and reads the
-# rank's code from stdin, so that it shows in no process list. An old empty entry of sys.path would be "/",
-# our cwd.
+# Runs first in the child: gives back the session's limits, ties the child to its parent, and reads the rank's
+# code from stdin, so that it shows in no process list. An old empty entry of sys.path would be "/", our cwd.
 _STARTER = """\
 import json, os, resource, signal, sys
 sys.path[:] = [p for p in sys.path if p]

@@ -51,11 +51,9 @@ def tcp_info(s: socket.socket) -> "Optional[dict[str, int]]":
 
 
 def busy_s() -> float:
-    """Return how long this thread has run or wanted to run: a thread that waits for the network does
-    neither.
+    """Return how long this thread has run or wanted to run: a thread that waits for the network does neither.
 
-    /proc/thread-self/schedstat: nanoseconds on a CPU, nanoseconds runnable and waiting for one, time
-    slices.
+    /proc/thread-self/schedstat: nanoseconds on a CPU, nanoseconds runnable and waiting for one, time slices.
     """
     text = files.text_or_none("/proc/thread-self/schedstat", 200)
     try:
