@@ -1,7 +1,7 @@
-"""Calling the control host: where nothing carries stdin and stdout, one connection becomes both of them.
+"""Call the control host, where nothing carries stdin and stdout: one connection becomes both of them.
 
-Whoever started this task gave it a secret on stdin. Each side shows the other that it has it, and neither
-sends it: what answers on a port may be anybody, and so may whoever connects.
+Whoever started this task gave it a secret on stdin. Each side proves to the other that it has the secret, and
+neither sends it: anybody may answer on a port, and anybody may connect.
 
     task:     netdoctor-task NODE NONCE
     control:  NONCE PROOF         of "control NODE NONCE(task) NONCE(control)"
@@ -33,15 +33,15 @@ NOT_LET_IN = 77  # EX_NOPERM: by whoever has the secret and says why
 
 
 class Refused(Exception):
-    """Whoever answered is not who gave us the secret."""
+    """The other side does not have our secret."""
 
 
 class NotLetIn(Exception):
-    """Who judges does not want this task. args: the place, and why."""
+    """The control host does not want this task. args: the endpoint, and why."""
 
 
 class Session:
-    """A connection on which we say who we are."""
+    """A connection on which both sides prove that they have the secret."""
 
     def __init__(self, endpoint: str, connection: socket.socket, node: str, secret: str) -> None:
         """Raises OSError."""
@@ -51,7 +51,7 @@ class Session:
         connection.sendall(("netdoctor-task %s %s\n" % (node, self.nonce)).encode("utf-8"))
 
     def hear(self) -> str:
-        """Read a byte, none of what follows; the line that it ends. Raises Refused, OSError, ValueError."""
+        """Read one byte, and return the line that it ends. Raises Refused, OSError, ValueError."""
         more = self.connection.recv(1)
         if not more or len(self.line) > LINE_BYTES:
             raise Refused("the connection was closed" if not more else "somebody else answers there")
@@ -62,7 +62,7 @@ class Session:
         return line
 
     def believe(self, line: str) -> None:
-        """Look whether the other side has shown the secret. Raises Refused, OSError."""
+        """Check the other side's proof. Raises Refused, OSError."""
         self.peer_nonce, _, digest = line.partition(" ")
         if not hmac.compare_digest(
             digest, proof(self.secret, "control", self.node, self.nonce, self.peer_nonce)
@@ -71,7 +71,7 @@ class Session:
             raise Refused("somebody else answers there, or has another secret")
 
     def enter(self, finish: float) -> None:
-        """Show the secret, and wait to be let in. Raises NotLetIn, Refused, OSError and ValueError."""
+        """Prove that we have the secret, and wait. Raises NotLetIn, Refused, OSError, ValueError."""
         answer = proof(self.secret, "task", self.node, self.nonce, self.peer_nonce)
         self.connection.sendall((answer + "\n").encode("ascii"))
         line = ""
@@ -84,15 +84,15 @@ class Session:
 
 
 def proof(secret: str, *words: str) -> str:
-    """Shows that `secret` is known, without it: hex digits."""
+    """Return hex digits that prove knowledge of `secret`."""
     return hmac.new(secret.encode("ascii"), " ".join(words).encode("utf-8"), hashlib.sha256).hexdigest()
 
 
 def call(dial: "dict[str, Any]", marker: str) -> None:
-    """Let stdin and stdout be a connection to the first place that shows that it knows the secret.
+    """Make stdin and stdout a connection to the first endpoint that proves that it knows the secret.
 
     dial: places [[address, port], …], secret, node_from (variables that may name this node), within_s. Where
-    none is reached one line on stdout says why, and the process ends.
+    none is reached, one line on stdout says why, and the process ends.
     """
     names = [os.environ.get(name, "") for name in dial["node_from"]]
     node = next((name for name in names if name), os.uname().nodename)
@@ -115,7 +115,7 @@ def call(dial: "dict[str, Any]", marker: str) -> None:
 def connect(
     endpoints: "list[list[Any]]", node: str, secret: str, within_s: float, tried: "dict[str, str]"
 ) -> "socket.socket | None":
-    """A connection that has let us in. tried: why others do not. Raises NotLetIn."""
+    """Return a connection that has let us in. tried: why others do not. Raises NotLetIn."""
     finish = time.monotonic() + within_s
     session = first_proven(endpoints, node, secret, finish, tried)
     if session is None:
@@ -132,9 +132,9 @@ def connect(
 def first_proven(
     endpoints: "list[list[Any]]", node: str, secret: str, finish: float, tried: "dict[str, str]"
 ) -> "Session | None":
-    """Whoever first shows that it has the secret, of all places at once: a silent one holds up nobody.
+    """Return the first session whose other side proves that it has the secret. All are tried at once.
 
-    To that one alone the secret is shown in return: the others may be other addresses of it.
+    Only to that one do we prove it in return: the others may be other addresses of it.
     """
     pending = start_dialling(endpoints, tried)
     sessions = {}  # type: dict[socket.socket, Session]
@@ -169,7 +169,7 @@ def first_proven(
 
 
 def start_dialling(endpoints: "list[list[Any]]", tried: "dict[str, str]") -> "dict[socket.socket, str]":
-    """Sockets on their way to each place. tried: why others are not."""
+    """Return a socket that connects to each endpoint. tried: why others do not."""
     pending = {}
     for address, port in endpoints:
         endpoint = "%s port %d" % (address, port)

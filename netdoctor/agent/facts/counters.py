@@ -43,7 +43,7 @@ def uptime(root: str) -> float:
 
 
 def counted(name: str, base: str, counters: "Iterable[str]") -> "dict[str, Any]":
-    """Return facts.counters.Counted. A counter that the device does not have is no reason to say anything."""
+    """Return facts.counters.Counted. Counters that the device does not have are left out."""
     values = {}
     read = 0
     for counter in counters:
@@ -56,7 +56,7 @@ def counted(name: str, base: str, counters: "Iterable[str]") -> "dict[str, Any]"
 
 
 def pauses(folder: str, name: str) -> "dict[str, int]":
-    """Return how often an interface that carries RDMA stopped its switch, and was stopped: flow.counted()."""
+    """Return flow.counted() of an interface that carries RDMA: pauses that it sent and received."""
     if folder != "/sys/class/net" or not os.path.isdir(folder + "/" + name + "/device/infiniband"):
         return {}
     from ..system import flow

@@ -29,7 +29,7 @@ _PRESENCE = frozenset(("HUGGING_FACE_HUB_TOKEN", "WANDB_API_KEY"))
 
 
 def reported_value(name: str, value: str) -> "Optional[str]":
-    """Return what is told of a variable, or None where it is none of our business."""
+    """Return what is reported of a variable, None for one that matters to no job."""
     listed = name in _NAMES or name in _PRESENCE or name.lower() in _PROXIES
     if not listed and not name.startswith(_PREFIXES):
         return None

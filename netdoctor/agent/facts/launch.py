@@ -42,7 +42,7 @@ def program(name: str, root: str) -> "dict[str, Optional[str]]":
 
 
 def toolkit(root: str) -> "list[str]":
-    """Return by what containers get NVIDIA's GPUs: a runtime of docker's, the hook's program, CDI files."""
+    """Return what gives containers NVIDIA's GPUs: docker's configuration, the toolkit, CDI files."""
     found = []
     text = files.text_or_none(files.under(root, "/etc/docker/daemon.json"), 65536)
     if text:

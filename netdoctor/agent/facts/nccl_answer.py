@@ -1,8 +1,7 @@
 """Group `nccl_answer`: the interface that NCCL itself chooses here, asked of the job's own libnccl.
 
 ncclGetUniqueId needs no GPU. It starts the root of a bootstrap, which listens at the address that NCCL
-chooses, and that
-address is part of the id. A child of its own is asked, and leaves with _exit: NCCL keeps a thread.
+chooses, and that address is part of the id. A child process asks, and leaves with _exit: NCCL keeps a thread.
 """
 
 import os

@@ -130,8 +130,11 @@ def _kind(base: str, flags: int, driver: "Optional[str]") -> str:
 def netdev(
     root: str, name: str, flags: "Optional[int]", ask_driver: bool, carrying: "Container[str]" = ()
 ) -> "dict[str, Any]":
-    """Return facts.net.Netdev. flags: as getifaddrs() gives them; None takes those of sysfs. carrying: the
-    interfaces whose drivers are asked for more than their names."""
+    """Return facts.net.Netdev.
+
+    flags: as getifaddrs() gives them; None takes those of sysfs. carrying: interfaces whose drivers are asked
+    for more than their names.
+    """
     base = files.under(root, "/sys/class/net/" + name)
 
     def text(attribute: str) -> "Optional[str]":
@@ -190,9 +193,11 @@ def netdev(
 
 
 def routes(root: str) -> "tuple[list[str], list[str]]":
-    """Return the interfaces of default routes, best metric first, IPv4 before IPv6, and the networks behind
-    other routes over a router, as ``10.1.0.0/16``. Of IPv4 the main table, and without a default route there
-    also what others lead to, by rules that nobody looks at."""
+    """Return the interfaces of default routes, and the networks behind other routes over a router.
+
+    Interfaces: best metric first, IPv4 before IPv6. Networks: ``10.1.0.0/16``. For IPv4 the main table
+    counts; without a default route in it, the tables that only a rule leads to count as well.
+    """
     found = []
     behind = []  # type: list[str]
 
@@ -229,7 +234,7 @@ def routes(root: str) -> "tuple[list[str], list[str]]":
 
 
 def by_rules(root: str) -> "list[str]":
-    """Return the networks that tables of IPv4 routes lead to which only a rule leads to, ``0.0.0.0/0``."""
+    """Return the networks, ``0.0.0.0/0``, of the tables of IPv4 routes that only a rule leads to."""
     behind = []  # type: list[str]
     address, in_rule_table = "", False
     trie = files.text_or_none(files.under(root, "/proc/net/fib_trie"), files.CAP_BYTES) or ""

@@ -51,7 +51,7 @@ def request(name: str) -> bytes:
 
 
 def attributes(data: bytes) -> "Iterator[tuple[int, bytes]]":
-    """Yield (type, content) of netlink attributes; the rest of one that is cut short is not told."""
+    """Yield (type, content) of netlink attributes; the rest after one that is cut short is left out."""
     at = 0
     while at + 4 <= len(data):
         size, kind = struct.unpack_from("=HH", data, at)
@@ -107,8 +107,10 @@ def pauses(name: str) -> "Optional[str]":
 
 
 def counted(name: str) -> "dict[str, int]":
-    """Return how often and for how long (us) an interface has told others to stop, and was told to, by our
-    names; without those that are 0, and empty where its driver does not say."""
+    """Return how often and for how long (us) an interface has sent and received pauses, by our names.
+
+    Zeros are left out; empty where its driver does not say.
+    """
     try:
         ask_for = struct.pack("=IIQI", _ETHTOOL_GSSET_INFO, 0, 1 << _ETH_SS_STATS, 0)
         count = struct.unpack("=IIQI", ethtool.exchange(name, ask_for))[3]
@@ -145,9 +147,11 @@ def sums(names: bytes, values: bytes) -> "dict[str, int]":
 
 
 def ecn(root: str, name: str) -> "Optional[str]":
-    """Return the priorities for which a NIC heeds and sends notices of congestion: ``rp all np 3``; None
-    where the driver does not say: that of the kernel's tree tells root alone. [MLNX_OFED: Explicit Congestion
-    Notification]"""
+    """Return the priorities for which a NIC heeds and sends notices of congestion: ``rp all np 3``.
+
+    None where the driver does not say: that of the kernel's tree tells only root. [MLNX_OFED: Explicit
+    Congestion Notification]
+    """
     base = files.under(root, "/sys/class/net/" + name + "/ecn/")
     enabled = []
     for side in ("rp", "np"):

@@ -155,7 +155,7 @@ def fields(nvml: "Any", handle: "Any", links: int, of_links: "dict[int, str]") -
 
 
 def older_counts(nvml: "Any", handle: "Any", links: int) -> "dict[str, dict[int, int]]":
-    """Return what a driver before R510 counts of each link; nothing where it is a newer one than that."""
+    """Return what a driver before R510 counts of each link; nothing for newer drivers."""
     ask = nvml._nvmlGetFunctionPointer("nvmlDeviceGetNvLinkErrorCounter")
     errors, value = {}, ctypes.c_ulonglong()  # type: dict[str, dict[int, int]], Any
     for link in range(links):

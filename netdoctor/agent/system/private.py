@@ -1,4 +1,4 @@
-"""What of a text may be told: what is secret is masked before anything leaves a node.
+"""Mask what is secret in a text before it leaves a node.
 
 The control host masks its own environment with it, too, before a fact is made of it. Time is linear in the
 length of a text, whatever it holds.
@@ -49,7 +49,7 @@ _compiled = {}  # type: dict[str, Pattern[str]]
 
 
 def _pattern(text: str, flags: str = "") -> "Pattern[str]":
-    """Return a pattern compiled: late, and `re` with it, as most nodes say nothing that asks for it."""
+    """Return a compiled pattern. `re` is imported when first needed, which on most nodes is never."""
     if text not in _compiled:
         import re
 
@@ -67,7 +67,7 @@ def is_secret(name: str) -> bool:
 
 
 def masked_variable(name: str, value: str) -> str:
-    """Return what may be told of a variable: ``set``, or its value with what is secret in it masked."""
+    """Return what may be reported of a variable: ``set``, or its value with what is secret in it masked."""
     if is_secret(name):
         return "set"
     if name.lower() in _PROXIES:
@@ -121,5 +121,5 @@ def _masked_in(value: "Any") -> "Any":
 
 
 def process_name(title: str) -> str:
-    """Return the first word of a process's name: who sets a title of its own puts its arguments there."""
+    """Return the first word of a process's name: a title that it has set may hold its arguments."""
     return masked((title.split() or [""])[0].rstrip(":"))

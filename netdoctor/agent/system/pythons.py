@@ -37,8 +37,8 @@ def find_with_torch(
     """Return facts.software.Interpreter rows, the likeliest first.
 
     prefixes: environments that the caller's shell is in. torch_in: version of the torch in site directories.
-    own_prefix: of the running interpreter, which is left out. named_only: of what a launch from here would
-    take, and nothing that is only found by looking around.
+    own_prefix: of the running interpreter, which is left out. named_only: only those that a launch from here
+    would take.
     """
     end = time.monotonic() + BOUND_S
     visited = {os.path.realpath(own_prefix)} if own_prefix else set()

@@ -1,4 +1,4 @@
-"""IPv4 addresses whose subnet other interfaces of the node are in, too, and what its kernel does then."""
+"""IPv4 addresses that share a subnet with another interface of the node, and what its kernel does then."""
 
 import struct
 
