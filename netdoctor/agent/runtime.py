@@ -231,18 +231,6 @@ def _result_of(child: "Any", end: float) -> ToolResult:
     return ToolResult(None if unfinished else child.poll(), *texts)
 
 
-def limits_of_session() -> "dict[int, tuple[int, int]]":
-    """Return the resource limits found at login, by number: for children that are no part of the agent."""
-    import resource
-
-    found = {}  # type: dict[int, tuple[int, int]]
-    for name, value in session_limits.items():
-        number = getattr(resource, "RLIMIT_" + name, None)
-        if number is not None:
-            found[number] = value
-    return found
-
-
 # --- work at the priority that the job would have ---------------------------------------------------------
 
 _normal_work = []  # type: list[Callable[[], None]]

@@ -41,16 +41,7 @@ def kernel_driver(root: str) -> "Optional[str]":
 
 def library_version(paths: "list[str]", root: str) -> "Optional[str]":
     """Return 550.54.15 of the real name libnvidia-ml.so.550.54.15."""
-    if not paths:
-        return None
-    import re
-
-    for path in paths:
-        real = os.path.basename(os.path.realpath(files.under(root, path)))
-        found = re.search(r"\.so\.(\d+\.\d+(?:\.\d+)?)$", real)
-        if found:
-            return found.group(1)
-    return None
+    return next(filter(None, (libs.version_of(files.under(root, path)) for path in paths)), None)
 
 
 def pci_gpus(root: str) -> "tuple[list[dict[str, Any]], int]":

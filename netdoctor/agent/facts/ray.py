@@ -43,7 +43,8 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         raise runtime.Unavailable("not_applicable", "no Ray runs here")
     found = []  # type: list[tuple[int, list[str]]]
     for pid in procs.pids(root):
-        words = _text(files.under(root, "/proc/%d/cmdline" % pid), COMMAND_CAP).split("\0")
+        command = files.text_or_none(files.under(root, "/proc/%d/cmdline" % pid), COMMAND_CAP) or ""
+        words = command.split("\0")
         if os.path.basename(words[0]) == "raylet" and options(words):
             found.append((pid, words))
     if not found:
@@ -62,7 +63,7 @@ def _node(words: "list[str]") -> "tuple[Optional[str], Optional[str]]":
 
 def runs(root: str = "/") -> bool:
     """Return whether a raylet listens here, whoever's it is and whatever Ray's folder is called: one read."""
-    table = _text(files.under(root, "/proc/net/unix"), SOCKETS_CAP)
+    table = files.text_or_none(files.under(root, "/proc/net/unix"), SOCKETS_CAP) or ""
     return "/sockets/raylet" in table and bool(_found(_RAYLET, table))
 
 
@@ -72,13 +73,6 @@ def _found(pattern: str, text: str) -> "list[Any]":
     return re.findall(pattern, text)
 
 
-def _text(path: str, cap: int) -> str:
-    try:
-        return files.read_bytes(path, cap).decode("utf-8", "replace")
-    except OSError:
-        return ""
-
-
 def _facts(pid: int, words: "list[str]", cluster: "list[dict[str, str]]", root: str) -> "dict[str, Any]":
     """Of the raylet `pid`. cluster: options of all of its cluster at one address, its own among them."""
     given = options(words[1:])
@@ -86,7 +80,7 @@ def _facts(pid: int, words: "list[str]", cluster: "list[dict[str, str]]", root: 
     home = words[0]
     for _ in range(5):
         home = os.path.dirname(home)
-    release = dict(_found(_VERSION, _text(files.under(root, home + "/_version.py"), 4096)))
+    release = dict(_found(_VERSION, files.text_or_none(files.under(root, home + "/_version.py")) or ""))
     python = given.get("python_worker_command", "").split(" ")[0]
     low, high = _number(given.get("min_worker_port")), _number(given.get("max_worker_port"))
     handed = {}  # type: dict[str, float]

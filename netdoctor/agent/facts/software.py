@@ -16,7 +16,6 @@ MAX_PACKAGES = 500
 _CUDA = "cuda- cudnn cublas nccl nvshmem nvjitlink cufft curand cusolver cusparse cufile"
 _CUDA_PACKAGES = tuple("nvidia-" + name for name in _CUDA.split())
 _NCCL_PACKAGE = "nvidia-nccl-cu"
-_REAL_NAME = r"libnccl\.so\.(\d+\.\d+\.\d+)$"
 # The greeting of every libnccl: "NCCL version 2.21.5+cuda12.4". [NCCL src/init.cc showVersion]
 _GREETING = rb"NCCL version (\d+\.\d+\.\d+)(?:\+cuda(\d+\.\d+))?"
 # Libraries of which the job must not get another one than the driver's, or the one that torch was built with.
@@ -133,11 +132,8 @@ class Library(object):
         if real in self._visited:
             return
         self._visited.add(real)
-        import re
-
-        in_name = re.search(_REAL_NAME, real)
         version, cuda = self._wheels.get(real, (None, None))
-        version = version or (in_name.group(1) if in_name else None)
+        version = version or libs.version_of(real)
         if version is None:
             version, cuda = scan_version(real)
         self.rows.append({"version": version, "origin": origin, "path": path, "cuda": cuda})
@@ -309,9 +305,8 @@ def shadows(environ: "Mapping[str, str]", torch_home: "Optional[str]", root: str
             dynamic = libs.dynamic(os.path.join(torch_home, "lib", "libtorch_cuda.so"))
             if dynamic is None or (dynamic.rpath and not dynamic.runpath):
                 continue
-        version = os.path.realpath(files.under(root, path)).rpartition(".so.")[2]
-        good = version.count(".") > 0 and version.replace(".", "").isdigit()
-        rows.append({"name": name, "path": path, "origin": origin, "version": version if good else None})
+        version = libs.version_of(files.under(root, path))
+        rows.append({"name": name, "path": path, "origin": origin, "version": version})
     return rows
 
 

@@ -7,6 +7,7 @@ A rank dies with the agent: its stdin ends, its parent-death signal fires, its o
 import json
 import os
 import re
+import resource
 import select
 import signal
 import sys
@@ -180,21 +181,19 @@ class Rank(object):
             if event.get("end") is not None:
                 self.finished[str(event["end"])] = True
 
-    def take_events(self) -> "list[Any]":
-        with self._lock:
-            events, self.events = self.events, []
-        return events
-
     def report(self) -> "dict[str, Any]":
+        """Return what `converse` says of it, with the events since the last time."""
         code = self.process.poll()
         running = not self.ended.is_set() and code is None
+        with self._lock:
+            events, self.events = self.events, []
         return {
             "pid": self.pid,
             "running": running,
             "code": code,
             "state": process_state(self.pid) if running else None,
             "silent_s": round(time.monotonic() - self.last_output, 3),
-            "events": self.take_events(),
+            "events": events,
             "stderr": "" if running else self.errors.decode("utf-8", "replace"),
         }
 
@@ -268,7 +267,10 @@ def spawn(args: "dict[str, Any]") -> "dict[str, Any]":
         if name in _groups or len(_groups) >= MAX_SESSIONS:
             raise ValueError("such a session, or too many, are running already")
         _groups[name] = group
-    limits = [[number, list(value)] for number, value in runtime.limits_of_session().items()]
+    # A rank is no part of the agent: it has the limits of the login.
+    limits = [
+        [getattr(resource, "RLIMIT_" + name), list(pair)] for name, pair in runtime.session_limits.items()
+    ]
     try:
         for config in configs:
             head = {"limits": limits, "seconds": seconds, "size": len(code), "config": config}

@@ -199,10 +199,6 @@ class Receiver(object):
         for session in list(self.sessions.values()):
             session.done.set()
 
-    def session(self, name: str) -> "Optional[Session]":
-        with self.lock:
-            return self.sessions.get(name)
-
     def _accept(self) -> None:
         assert self._listener is not None
         while not self._closed.is_set() and time.monotonic() < self.expires:
@@ -296,11 +292,11 @@ def receive(args: "dict[str, Any]") -> "dict[str, Any]":
     if receiver is None:
         raise runtime.Unavailable("failed", "no receiver is open")
     while time.monotonic() < end:
-        session = receiver.session(name)
+        session = receiver.sessions.get(name)
         if session is not None and session.done.is_set() and session.result:
             return dict(session.result, error=None)
         time.sleep(0.01)
-    session = receiver.session(name)
+    session = receiver.sessions.get(name)
     if session is None:
         return {"error": "no stream arrived"}
     if len(session.sockets) < session.count:

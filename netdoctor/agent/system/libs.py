@@ -60,6 +60,12 @@ def is_file(path: str, root: str = "/") -> bool:
     return os.path.isfile(files.under(root, path))
 
 
+def version_of(path: str) -> "Optional[str]":
+    """Return 2.21.5 of a library whose real name is libnccl.so.2.21.5, None where it names none."""
+    version = os.path.realpath(path).rpartition(".so.")[2]
+    return version if "." in version and version.replace(".", "").isdigit() else None
+
+
 def find(
     soname: str,
     root: str = "/",
