@@ -40,8 +40,7 @@ def decode(
     and are then judged by their peers alone; of all rails together, or of_each_rail. least_noise: relative
     width of the noise, where more is known of it than the samples show. Samples with a rate that is not a
     number, negative, or of a node with itself are ignored. No sample at all gives an empty decision, which is
-    not a clean bill of health: see
-    `unmeasured`.
+    not a clean bill of health: see `unmeasured`.
     """
     data = read(samples, leaves or {}, expected_gbyte_s or {}, of_each_rail)
     data.least_noise = max(least_noise, LEAST_NOISE)

@@ -91,9 +91,8 @@ def follow_up(
 
     In order: what is undecided, suspects that are not yet certain, nodes that nothing clears or accuses.
     Suspects meet partners that are exonerated and new to them; a path is measured again as it is. Everybody
-    else rests.
-    doubtful: pairs of rounds done that one moment is not enough for (slower than in a baseline, or without a
-    sample through no fault of theirs); they are measured once more.
+    else rests. doubtful: pairs of rounds done that one moment is not enough for (slower than in a baseline,
+    or without a sample through no fault of theirs); they are measured once more.
     """
     if len(done) >= at_most:
         return None

@@ -6,9 +6,8 @@ from collections.abc import Collection
 from netdoctor.facts.gpu import Gpu, GpuProcess
 from netdoctor.rules.versions import Version, parse_version
 
-# First driver on Linux x86_64 that runs a toolkit at all ("minor version compatibility"). Newest
-# first; holds for toolkits up to 13.2.
-# https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
+# First driver on Linux x86_64 that runs a toolkit at all ("minor version compatibility"). Newest first; holds
+# for toolkits up to 13.2. https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
 MINIMUM: tuple[tuple[Version, Version], ...] = (
     ((13, 0), (580,)),
     ((12, 0), (525, 60, 13)),

@@ -1,7 +1,6 @@
 """Gloo's own choice of address, as pure functions over facts.
 
-Written after torch 2.15 (c10d/init.cpp, ProcessGroupGloo.cpp) and gloo 70dc360
-(transport/tcp/device.cc).
+Written after torch 2.15 (c10d/init.cpp, ProcessGroupGloo.cpp) and gloo 70dc360 (transport/tcp/device.cc).
 """
 
 from collections.abc import Mapping
@@ -26,8 +25,7 @@ class Device:
 
 
 def interface_names(env: Mapping[str, str]) -> tuple[str, ...]:
-    """GLOO_SOCKET_IFNAME as torch splits it: exact names, nothing trimmed, an end comma adds
-    nothing.
+    """GLOO_SOCKET_IFNAME as torch splits it: exact names, nothing trimmed, an end comma adds nothing.
 
     Empty when the variable is unset or under two characters, which torch takes for unset.
     """
@@ -39,8 +37,7 @@ def interface_names(env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def choose(net: NetFacts, resolve: ResolveFacts | None, env: Mapping[str, str]) -> tuple[Device, ...]:
-    """The devices that a Gloo process of this node makes, at least one; more with a list of
-    interfaces.
+    """The devices that a Gloo process of this node makes, at least one; more with a list of interfaces.
 
     Without GLOO_SOCKET_IFNAME it is the first address of the node's own name that can be bound,
     else loopback. Empty when that cannot be told, because `resolve` is None.
@@ -71,8 +68,7 @@ def is_too_long(own_name: str) -> bool:
 
 
 def _of_interface(net: NetFacts, name: str) -> Device:
-    # lookupAddrForIface: strcmp on the name, the first row of an IP family; link-local is not
-    # passed over.
+    # lookupAddrForIface: strcmp on the name, the first row of an IP family; link-local is not passed over.
     for row in rows_of(net):
         if row.ifname == name and row.family in ("inet", "inet6"):
             return Device(name, row.address, row, "GLOO_SOCKET_IFNAME")
