@@ -196,18 +196,15 @@ def in_rounds(
 )
 def tcp(context: Context) -> TcpRates:
     """Streams in rounds of pairs: all of them in a small cluster or a large budget, else a few a node."""
-    ways = list(on_paths(context))
-    (_, main), *further = [(name, _streams(one, len(ways))) for name, one in ways]
+    contexts = list(on_paths(context))
+    (_, main), *further = [(name, _streams(one, len(contexts))) for name, one in contexts]
     return replace(main, further=dict(further))
 
 
-def _streams(context: Context, ways: int) -> TcpRates:
+def _streams(context: Context, paths: int) -> TcpRates:
     """What streams reach on one path, in its part of the budget of so many."""
-    transport, participants, budget_s = (
-        context.transport,
-        context.participants,
-        context.seconds["tcp_rates"] / ways,
-    )
+    transport, participants = context.transport, context.participants
+    budget_s = context.seconds["tcp_rates"] / paths
     nodes = connected(participants.usable(), context.store.cluster_fact("ports"), participants.addresses)
     failed: dict[str, str] = {n: NO_ADDRESS for n in participants.nodes if n not in participants.addresses}
     if len(nodes) < 2:

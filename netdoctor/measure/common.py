@@ -48,7 +48,7 @@ EPHEMERAL = "ephemeral"
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class DialAddress:
     """An address at which peers dial a node, and the kinds of ports that they dial there."""
 
     address: str
@@ -62,7 +62,7 @@ class Participants:
     nodes: tuple[str, ...]
     addresses: Mapping[str, str]
     # What peers dial a node at beside that, on the job's other paths.
-    further: Mapping[str, tuple[Way, ...]] = field(default_factory=dict)
+    further: Mapping[str, tuple[DialAddress, ...]] = field(default_factory=dict)
     # Of RoCE ports that add something to these, which are tried from the rail's own addresses.
     rails: tuple[Path, ...] = ()
     master: str | None = None
@@ -89,21 +89,23 @@ class Participants:
     def usable(self) -> list[str]:
         return [n for n in self.nodes if n in self.addresses]
 
-    def ways(self, node: str, purpose: str | None = None) -> list[Way]:
+    def addresses_of(self, node: str, purpose: str | None = None) -> list[DialAddress]:
         """Where peers dial a usable node, the main path first; with a purpose, where they do so for that."""
-        ways = [Way(self.addresses[node]), *self.further.get(node, ())]
-        return [way for way in ways if purpose is None or purpose in way.purposes]
+        found = [DialAddress(self.addresses[node]), *self.further.get(node, ())]
+        return [one for one in found if purpose is None or purpose in one.purposes]
 
     def on_rails(self, node: str) -> list[dict[str, Any]]:
-        """What to listen at on rails beside all ways; it answers over the rail alone, as RDMA does."""
-        known = {way.address for way in self.ways(node)}
+        """What to listen at on rails besides; it answers over the rail alone, as RDMA does."""
+        known = {one.address for one in self.addresses_of(node)}
         found = dict.fromkeys(rail.addresses[node] for rail in self.rails if node in rail.addresses)
         return [{"address": address, "rail": True} for address in found if address not in known]
 
     def sources(self, src: str, dst: str, address: str) -> list[dict[str, str]]:
         """What a target says of the address to dial another from: nothing, or that of a rail."""
         rails = (rail for rail in self.rails if rail.addresses.get(dst) == address and src in rail.sources)
-        main: list[dict[str, str]] = [{}] if any(way.address == address for way in self.ways(dst)) else []
+        main: list[dict[str, str]] = (
+            [{}] if any(one.address == address for one in self.addresses_of(dst)) else []
+        )
         return [*main, *({"source": rail.sources[src]} for rail in rails)]
 
 
@@ -115,14 +117,16 @@ def _rails(paths: Paths) -> Iterator[Path]:
             yield rail
 
 
-def _further(paths: Paths) -> dict[str, tuple[Way, ...]]:
+def _further(paths: Paths) -> dict[str, tuple[DialAddress, ...]]:
     further = {end for path in paths.further for end in path.addresses.items()}
     found: dict[str, dict[str, set[str]]] = {}
     for use in paths.uses:
         if (use.node, use.address) in further:
             kind = RENDEZVOUS if use.purpose == STORE else EPHEMERAL
             found.setdefault(use.node, {}).setdefault(use.address, set()).add(kind)
-    return {n: tuple(Way(a, frozenset(kinds)) for a, kinds in ways.items()) for n, ways in found.items()}
+    return {
+        n: tuple(DialAddress(a, frozenset(kinds)) for a, kinds in local.items()) for n, local in found.items()
+    }
 
 
 def dead_ends(matrix: PortMatrix) -> frozenset[tuple[str, str]]:
@@ -184,28 +188,28 @@ def close_listeners(transport: Caller, nodes: Iterable[str]) -> None:
 
 
 def open_echoes(
-    transport: Caller, ways: Mapping[str, Sequence[Mapping[str, Any]]], word: str, failed: dict[str, str]
+    transport: Caller, listeners: Mapping[str, Sequence[Mapping[str, Any]]], word: str, failed: dict[str, str]
 ) -> dict[str, dict[str, int]]:
     """Ports of datagram echoes by node and address; a node that does not open one is put into `failed`.
 
-    ways: what to open on each node, by its ``address``.
+    listeners: what to open on each node, by its ``address``.
     """
-    nodes = list(ways)
+    nodes = list(listeners)
     echoes: dict[str, dict[str, int]] = {n: {} for n in nodes}
-    for turn in range(max(map(len, ways.values()), default=0)):
+    for turn in range(max(map(len, listeners.values()), default=0)):
         requests = {
             n: Request(
                 op="udp_echo",
-                args={**ways[n][turn], "token": word, "ttl_s": 120.0},
+                args={**listeners[n][turn], "token": word, "ttl_s": 120.0},
                 timeout_s=ECHO_OPEN_S,
             )
             for n in nodes
-            if turn < len(ways[n]) and n not in failed
+            if turn < len(listeners[n]) and n not in failed
         }
         for reply in replies(transport, requests):
             port = reply.result.get("port") if isinstance(reply.result, dict) else None
             if isinstance(port, int) and 0 < port < 65536 and not reply.result.get("error"):
-                echoes[reply.node][ways[reply.node][turn]["address"]] = port
+                echoes[reply.node][listeners[reply.node][turn]["address"]] = port
             else:
                 error = reply.result.get("error") if isinstance(reply.result, dict) else None
                 failed[reply.node] = f"could not open a UDP echo: {str(error or reason(reply))[:200]}"
@@ -251,10 +255,12 @@ def over_echoes(
     if len(nodes) < 2:
         return Echoed((), frozenset(), failed)
     word = token()
-    ways = {n: [{"address": way.address} for way in participants.ways(n, EPHEMERAL)] for n in nodes}
+    listeners = {
+        n: [{"address": one.address} for one in participants.addresses_of(n, EPHEMERAL)] for n in nodes
+    }
     if rails:
-        ways = {n: [*ways[n], *participants.on_rails(n)] for n in nodes}
-    echoes = open_echoes(transport, ways, word, failed)
+        listeners = {n: [*listeners[n], *participants.on_rails(n)] for n in nodes}
+    echoes = open_echoes(transport, listeners, word, failed)
     most = ECHO_TARGETS // max(1, *(len(ports) for ports in echoes.values()))
     plan = peers(nodes, at_most=min(ECHO_PAIRS_UP_TO, most), count=min(ECHO_PEERS, most))
     targets = {

@@ -152,10 +152,10 @@ def _open(
         purposes = {participants.master_port: RENDEZVOUS}
         purposes |= dict.fromkeys((p for p in sample if p != participants.master_port), EPHEMERAL)
         listeners = [
-            {"port": number, "purpose": purpose, "address": way.address}
-            for way in participants.ways(node)
+            {"port": number, "purpose": purpose, "address": one.address}
+            for one in participants.addresses_of(node)
             for number, purpose in purposes.items()
-            if purpose in way.purposes
+            if purpose in one.purposes
         ]
         on_rails = participants.on_rails(node)
         listeners += [{"port": sample[-1], "purpose": EPHEMERAL, **row} for row in on_rails]

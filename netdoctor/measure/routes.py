@@ -15,7 +15,7 @@ def routes(context: Context) -> dict[str, RouteFacts | Missing]:
     participants = context.participants
     nodes = participants.usable()
     plan = peers(nodes)
-    further = {n: [way.address for way in participants.ways(n)[1:]] for n in nodes}
+    further = {n: [one.address for one in participants.addresses_of(n)[1:]] for n in nodes}
     requests = {
         n: Request(
             op="facts",

@@ -128,7 +128,7 @@ def measured(store: Store, count: int) -> Iterator[tuple[str, str, str, str]]:
     """(src, dst, address, purpose) of all that experiments try."""
     participants = Participants.from_facts(build.names(count), store, store.cluster["job"])
     for dst in participants.usable():
-        for way in participants.ways(dst):
+        for way in participants.addresses_of(dst):
             for purpose in sorted(way.purposes):
                 yield from ((src, dst, way.address, purpose) for src in participants.nodes if src != dst)
 

@@ -22,7 +22,7 @@ from netdoctor.localise import earlier
 from netdoctor.measure import bandwidth
 from netdoctor.measure.bandwidth import _rate, connected, in_rounds, on_paths, tcp
 from netdoctor.measure.clock import clock, combine
-from netdoctor.measure.common import ALL_PAIRS_UP_TO, NO_ADDRESS, Participants, Way, peers
+from netdoctor.measure.common import ALL_PAIRS_UP_TO, NO_ADDRESS, DialAddress, Participants, peers
 from netdoctor.measure.counters import APART_S, counters
 from netdoctor.measure.datagrams import path_mtu
 from netdoctor.measure.declare import Context
@@ -244,8 +244,8 @@ def test_who_held_a_port_and_left_is_no_firewall() -> None:
 
 def test_further_paths_are_dialled_for_what_the_job_dials_there() -> None:
     further = {
-        "n1": (Way("10.1.0.1", frozenset({"rendezvous"})),),
-        "n2": (Way("10.1.0.2", frozenset({"ephemeral"})),),
+        "n1": (DialAddress("10.1.0.1", frozenset({"rendezvous"})),),
+        "n2": (DialAddress("10.1.0.2", frozenset({"ephemeral"})),),
     }
     found = matrix(cluster(), further=further)
     by_address: dict[str, Counter[str]] = {}
@@ -259,9 +259,9 @@ def test_further_paths_are_dialled_for_what_the_job_dials_there() -> None:
 
 def test_datagrams_go_over_every_path_that_carries_data_and_to_no_dead_end() -> None:
     ways = {
-        "n1": (Way("10.1.0.1", frozenset({"rendezvous"})),),
-        "n2": (Way("10.1.0.2"),),
-        "n3": (Way("10.1.0.3"),),
+        "n1": (DialAddress("10.1.0.1", frozenset({"rendezvous"})),),
+        "n2": (DialAddress("10.1.0.2"),),
+        "n3": (DialAddress("10.1.0.3"),),
     }
     dead = frozenset({("n1", "10.1.0.3"), ("n2", "10.0.0.1")})
     found = path_mtu(context(cluster(), 3, further=ways, dead=dead))
