@@ -20,6 +20,7 @@ from netdoctor.measure.common import (
     NO_ADDRESS,
     Caller,
     Participants,
+    ask,
     close_listeners,
     reason,
     replies,
@@ -259,16 +260,10 @@ def _serve(
     budget_s: float,
     failed: dict[str, str],
 ) -> dict[str, int]:
-    requests = {
-        n: Request(
-            op="stream_serve",
-            args={"address": participants.addresses[n], "token": word, "ttl_s": budget_s * 2 + 120.0},
-            timeout_s=SERVE_S,
-        )
-        for n in nodes
-    }
+    ttl_s = budget_s * 2 + 120.0
+    args = {n: {"address": participants.addresses[n], "token": word, "ttl_s": ttl_s} for n in nodes}
     ports: dict[str, int] = {}
-    for reply in replies(transport, requests):
+    for reply in ask(transport, "stream_serve", args, SERVE_S):
         result = reply.result if isinstance(reply.result, dict) else {}
         port = result.get("port")
         if isinstance(port, int) and 0 < port < 65536 and not result.get("error"):

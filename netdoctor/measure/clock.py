@@ -2,9 +2,9 @@
 
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.clock import ClockSample
-from netdoctor.measure.common import reason, replies
+from netdoctor.measure.common import ask, reason
 from netdoctor.measure.declare import Context, experiment
-from netdoctor.transport.base import Reply, Request
+from netdoctor.transport.base import Reply
 
 EXCHANGES = 8
 ASKING_S = 10.0
@@ -41,9 +41,8 @@ def combine(
 @experiment(bound_s=lambda nodes, _: ASKING_S + nodes * TURN_S, again=combine)
 def clock(context: Context) -> dict[str, ClockSample | Missing]:
     """Offset of each node's wall clock, by the least round trip of eight."""
-    args = {"exchanges": EXCHANGES}
-    requests = {n: Request(op="clock", args=args, timeout_s=ASKING_S) for n in context.participants.nodes}
-    return {reply.node: _sample(reply) for reply in replies(context.transport, requests)}
+    args = {node: {"exchanges": EXCHANGES} for node in context.participants.nodes}
+    return {reply.node: _sample(reply) for reply in ask(context.transport, "clock", args, ASKING_S)}
 
 
 def _sample(reply: Reply) -> ClockSample | Missing:

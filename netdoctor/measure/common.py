@@ -174,6 +174,13 @@ def replies(transport: Caller, requests: Mapping[str, Request]) -> Iterator[Repl
         yield Reply(node=node, missing=Missing(Why.LOST, "the session ended without an answer"))
 
 
+def ask(
+    transport: Caller, op: str, args: Mapping[str, Mapping[str, Any]], timeout_s: float
+) -> Iterator[Reply]:
+    """Have each of these nodes do `op` with its arguments; one reply per node."""
+    return replies(transport, {n: Request(op=op, args=dict(a), timeout_s=timeout_s) for n, a in args.items()})
+
+
 ECHO_OPEN_S = 10.0
 CLOSE_S = 5.0
 
@@ -183,7 +190,7 @@ def close_listeners(transport: Caller, nodes: Iterable[str]) -> None:
 
     Not called in a `finally`: after an interrupt nobody waits for it, and agents close with their sessions.
     """
-    for _ in replies(transport, {n: Request(op="unlisten", timeout_s=CLOSE_S) for n in nodes}):
+    for _ in ask(transport, "unlisten", {n: {} for n in nodes}, CLOSE_S):
         pass
 
 
@@ -197,16 +204,12 @@ def open_echoes(
     nodes = list(listeners)
     echoes: dict[str, dict[str, int]] = {n: {} for n in nodes}
     for turn in range(max(map(len, listeners.values()), default=0)):
-        requests = {
-            n: Request(
-                op="udp_echo",
-                args={**listeners[n][turn], "token": word, "ttl_s": 120.0},
-                timeout_s=ECHO_OPEN_S,
-            )
+        args = {
+            n: {**listeners[n][turn], "token": word, "ttl_s": 120.0}
             for n in nodes
             if turn < len(listeners[n]) and n not in failed
         }
-        for reply in replies(transport, requests):
+        for reply in ask(transport, "udp_echo", args, ECHO_OPEN_S):
             port = reply.result.get("port") if isinstance(reply.result, dict) else None
             if isinstance(port, int) and 0 < port < 65536 and not reply.result.get("error"):
                 echoes[reply.node][listeners[reply.node][turn]["address"]] = port
@@ -361,10 +364,12 @@ def converted(row: Mapping[str, Any], src: str, cls: type[T]) -> T | str:
         return f"unreadable answer: {error}"
 
 
-def facts_of(transport: Caller, requests: Mapping[str, Request], group: str) -> dict[str, Any]:
-    """The fact of this group (or a Missing) of each node that is asked for it."""
+def facts_of(
+    transport: Caller, group: str, args: Mapping[str, Mapping[str, Any]], timeout_s: float
+) -> dict[str, Any]:
+    """The fact of this group (or a Missing) of each node that is asked for it with these arguments."""
     found: dict[str, Any] = {}
-    for reply in replies(transport, requests):
+    for reply in ask(transport, "facts", {n: {"groups": {group: a}} for n, a in args.items()}, timeout_s):
         if reply.missing is not None:
             found[reply.node] = reply.missing
         else:

@@ -1,11 +1,12 @@
 """Firewall rule sets, where something was filtered."""
 
+from typing import Any
+
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.net import FirewallFacts, PortMatrix
 from netdoctor.measure.common import facts_of
 from netdoctor.measure.declare import Context, experiment
 from netdoctor.store import NOT_COLLECTED
-from netdoctor.transport.base import Request
 
 ASKING_S = 15.0
 
@@ -18,14 +19,9 @@ def firewall(context: Context) -> dict[str, FirewallFacts | Missing]:
     if not isinstance(matrix, PortMatrix):
         why = Missing(Why.NOT_COLLECTED, "no port was tried") if matrix is NOT_COLLECTED else matrix
         return dict.fromkeys(nodes, why)
-    ends = filtered_ends(matrix)
-    requests = {
-        n: Request(op="facts", args={"groups": {"firewall": {}}}, timeout_s=ASKING_S)
-        for n in ends
-        if n in nodes
-    }
+    ends: dict[str, dict[str, Any]] = {n: {} for n in filtered_ends(matrix) if n in nodes}
     quiet = Missing(Why.NOT_APPLICABLE, "nothing is filtered here")
-    return dict.fromkeys(nodes, quiet) | facts_of(context.transport, requests, "firewall")
+    return dict.fromkeys(nodes, quiet) | facts_of(context.transport, "firewall", ends, ASKING_S)
 
 
 def filtered_ends(ports: PortMatrix) -> dict[str, None]:

@@ -18,7 +18,6 @@ from netdoctor.measure.declare import Context, experiment
 from netdoctor.measure.gpus import CHOICES, MOST_GPUS, chosen_of_amd, in_use, of_amd, of_job
 from netdoctor.measure.programs import Program, bound_s, on_each
 from netdoctor.measure.ranks import IMPORT_S, ProcessState, how_it_ended, passed_on
-from netdoctor.transport.base import Request
 
 # Two seconds a GPU; contexts of sixteen are made one after the other, a second each on a slow machine.
 WORK_S = 60.0
@@ -144,8 +143,7 @@ def _in_use_now(context: Context, devices_of: Mapping[str, tuple[Gpu, ...]]) -> 
     busy = {}
     for group in ("gpu", "accelerators"):
         nodes = [node for node in devices_of if _is_amd(devices_of[node]) is (group == "accelerators")]
-        request = Request(op="facts", args={"groups": {group: {}}}, timeout_s=ASK_S)
-        for node, facts in facts_of(context.transport, dict.fromkeys(nodes, request), group).items():
+        for node, facts in facts_of(context.transport, group, {n: {} for n in nodes}, ASK_S).items():
             if isinstance(facts, Missing):
                 busy[node] = f"who uses the GPUs cannot be told: {facts.detail}"
                 continue

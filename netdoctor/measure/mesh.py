@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from netdoctor.facts.mesh import Mesh, MeshLogin, MeshNode
-from netdoctor.measure.common import converted, peers, reason, replies
+from netdoctor.measure.common import ask, converted, peers, reason
 from netdoctor.measure.declare import Context, experiment
-from netdoctor.transport.base import Request
 
 # 31 logins of a node are a second or two. Beyond, what launchers need in any case: from the first node to all
 # (mpirun starts a tree of logins there, pdsh one to each), and each node's neighbours in the list.
@@ -35,23 +34,19 @@ def mesh(context: Context) -> Mesh:
     listed = context.store.present("node", nodes)
     hosts = {n: one.host for n, one in listed.items()}
     dialled = plan([n for n in nodes if n in hosts])
-    requests = {
-        n: Request(
-            op="login",
-            args={
-                "targets": [{"dst": dst, "host": hosts[dst]} for dst in others],
-                "parallel": FIRST_PARALLEL if len(others) > ALL_UP_TO else PARALLEL,
-                "seconds": LOGGING_IN_S,
-            },
-            timeout_s=LOGGING_IN_S + 5,
-        )
+    args = {
+        n: {
+            "targets": [{"dst": dst, "host": hosts[dst]} for dst in others],
+            "parallel": FIRST_PARALLEL if len(others) > ALL_UP_TO else PARALLEL,
+            "seconds": LOGGING_IN_S,
+        }
         for n, others in dialled.items()
         if others
     }
     logins: list[MeshLogin] = []
     keys_of: dict[str, MeshNode] = {}
     failed: dict[str, str] = {}
-    for reply in replies(context.transport, requests):
+    for reply in ask(context.transport, "login", args, LOGGING_IN_S + 5):
         result = reply.result if isinstance(reply.result, dict) else {}
         keys = {name: result.get(name) for name in ("client", "public_keys", "host_keys")}
         node = converted(keys, reply.node, MeshNode)

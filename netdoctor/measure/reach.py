@@ -1,9 +1,8 @@
 """URLs that somebody named, from every node."""
 
 from netdoctor.facts.mesh import Reach, Reached
-from netdoctor.measure.common import read_as, reason, replies, rows
+from netdoctor.measure.common import ask, read_as, reason, rows
 from netdoctor.measure.declare import Context, experiment
-from netdoctor.transport.base import Request
 
 ASKING_S = 50.0
 # What the job's environment may say of the way there; the rest of it stays here.
@@ -16,12 +15,10 @@ def reach(context: Context) -> Reach:
     """Every node asks the URLs of --reach for their head, through the proxy of its environment."""
     urls = context.job.reach
     env = {k: v for k, v in context.job.env.items() if k.lower() in CARRIED or k in BUNDLES}
-    request = Request(op="reach", args={"urls": list(urls), "env": env}, timeout_s=ASKING_S)
+    args = {node: {"urls": list(urls), "env": env} for node in (context.participants.nodes if urls else ())}
     found: list[Reached] = []
     failed: dict[str, str] = {}
-    for reply in replies(
-        context.transport, dict.fromkeys(context.participants.nodes, request) if urls else {}
-    ):
+    for reply in ask(context.transport, "reach", args, ASKING_S):
         waiting = set(urls)
         for row in rows(reply):
             one = read_as({**row, "node": reply.node}, Reached)

@@ -4,7 +4,6 @@ from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.net import RouteFacts
 from netdoctor.measure.common import NO_ADDRESS, facts_of, peers
 from netdoctor.measure.declare import Context, experiment
-from netdoctor.transport.base import Request
 
 ASKING_S = 15.0
 
@@ -16,21 +15,13 @@ def routes(context: Context) -> dict[str, RouteFacts | Missing]:
     nodes = participants.usable()
     plan = peers(nodes)
     further = {n: [one.address for one in participants.addresses_of(n)[1:]] for n in nodes}
-    requests = {
-        n: Request(
-            op="facts",
-            args={
-                "groups": {
-                    "routes": {
-                        "destinations": {p: participants.addresses[p] for p in plan[n]},
-                        "further": [address for p in plan[n] for address in further[p]],
-                    }
-                }
-            },
-            timeout_s=ASKING_S,
-        )
+    args = {
+        n: {
+            "destinations": {p: participants.addresses[p] for p in plan[n]},
+            "further": [address for p in plan[n] for address in further[p]],
+        }
         for n in nodes
     }
-    found = facts_of(context.transport, requests, "routes")
+    found = facts_of(context.transport, "routes", args, ASKING_S)
     nowhere = Missing(Why.FAILED, NO_ADDRESS)
     return {n: found.get(n, nowhere) for n in participants.nodes}

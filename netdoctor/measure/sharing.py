@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from netdoctor.facts.sharing import SharedRead, SharedWrite, Sharing
-from netdoctor.measure.common import read_as, reason, replies, rows, token
+from netdoctor.measure.common import ask, read_as, reason, rows, token
 from netdoctor.measure.declare import Context, experiment
-from netdoctor.transport.base import Reply, Request
+from netdoctor.transport.base import Reply
 
 # A hung mount costs a node 8 s for each folder; op_share has at most 8 of them. What NFS may keep in its
 # cache is waited for up to 120 s, by those alone who do not see a file yet.
@@ -37,32 +37,23 @@ def sharing(context: Context) -> Sharing:
     number = {node: i for i, node in enumerate(nodes)}
     failed: dict[str, str] = {}
     writes: list[SharedWrite] = []
-    requests = {
-        node: Request(
-            op="share", args={"paths": folders, "token": word, "number": number[node]}, timeout_s=WRITING_S
-        )
-        for node in nodes
-    }
-    for reply in replies(context.transport, requests):
+    args = {node: {"paths": folders, "token": word, "number": number[node]} for node in nodes}
+    for reply in ask(context.transport, "share", args, WRITING_S):
         found = _rows_as(reply, folders, SharedWrite, node=reply.node)
         writes += found
         _note(reply, len(found), len(folders), failed)
     writes.sort(key=lambda one: (folders.index(one.path), number[one.node]))
     reads: list[SharedRead] = []
     to_read, limits = _reads(writes, folders)
-    requests = {
-        node: Request(
-            op="read_shared",
-            args={
-                "token": word,
-                "reads": {path: [number[w] for w in writers] for path, writers in paths.items()},
-                "cached_s": limits[node],
-            },
-            timeout_s=READING_S,
-        )
+    args = {
+        node: {
+            "token": word,
+            "reads": {path: [number[w] for w in writers] for path, writers in paths.items()},
+            "cached_s": limits[node],
+        }
         for node, paths in to_read.items()
     }
-    for reply in replies(context.transport, requests):
+    for reply in ask(context.transport, "read_shared", args, READING_S):
         waiting = to_read[reply.node]
         count = 0
         for row in rows(reply):
@@ -105,9 +96,9 @@ def _removed(
 ) -> dict[str, dict[str, str]]:
     """What could not be removed. The files of those who were lost meanwhile are removed by all others."""
     lost = [number[node] for node in failed]
-    request = Request(op="remove_shared", args={"token": word, "others": lost}, timeout_s=REMOVING_S)
+    args = {node: {"token": word, "others": lost} for node in number}
     left: dict[str, dict[str, str]] = {}
-    for reply in replies(context.transport, dict.fromkeys(number, request)):
+    for reply in ask(context.transport, "remove_shared", args, REMOVING_S):
         found = read_as(reply.result, dict[str, str]) or {}
         errors = {path: error[:40] for path, error in found.items() if path in context.job.write_test}
         if errors and reply.node not in failed:

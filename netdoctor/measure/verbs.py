@@ -18,9 +18,8 @@ from netdoctor.measure.bandwidth import (
     leaves,
     rounds_to_share,
 )
-from netdoctor.measure.common import reason, replies
+from netdoctor.measure.common import ask, reason
 from netdoctor.measure.declare import Context, experiment
-from netdoctor.transport.base import Request
 
 # perftest's own first port (DEF_PORT in perftest_parameters.h); each rail has one of its own.
 FIRST_PORT = 18515
@@ -122,9 +121,8 @@ def bound(rails: Rails) -> tuple[float, str] | None:
 
 def _without(context: Context, nodes: Sequence[str], failed: dict[str, str]) -> list[str]:
     """The nodes that have no perftest."""
-    look = Request(op="verbs", args={"role": "look"}, timeout_s=ASKING_S)
     found = []
-    for reply in replies(context.transport, dict.fromkeys(nodes, look)):
+    for reply in ask(context.transport, "verbs", {node: {"role": "look"} for node in nodes}, ASKING_S):
         if reply.missing is not None or not isinstance(reply.result, dict):
             failed[reply.node] = reason(reply)
         elif reply.result.get("installed") is not True:
@@ -147,9 +145,8 @@ class _Meeting:
 
     def ask(self, args: Mapping[str, dict[str, Any]], timeout_s: float) -> dict[str, Any]:
         """What each node answers; whoever gives no answer takes no further part."""
-        requests = {n: Request(op="verbs", args=one, timeout_s=timeout_s) for n, one in args.items()}
         found = {}
-        for reply in replies(self.context.transport, requests):
+        for reply in ask(self.context.transport, "verbs", args, timeout_s):
             if reply.missing is not None or not isinstance(reply.result, dict):
                 self.failed.setdefault(reply.node, reason(reply))
             else:
