@@ -10,7 +10,7 @@ from netdoctor.files import read_regular
 from netdoctor.lint.documents import Item, documents
 from netdoctor.lint.launches import Launch, launches
 from netdoctor.lint.model import Kind, Position
-from netdoctor.lint.slurm import Request, read_request
+from netdoctor.lint.slurm import Request, Step, read_request, step
 from netdoctor.lint.syntax import parse
 from netdoctor.lint.values import Hole, Script, Value, join, text_value
 from netdoctor.tables import names
@@ -77,6 +77,11 @@ class Shell:
     def launches_of(self, *programs: str, closed: bool = False) -> Iterator[Launch]:
         """Launches of these programs. closed: only those whose options are all known."""
         return (one for one in self.launches if one.program in programs and not (closed and one.open))
+
+    def step_of(self, launch: Launch) -> Step | None:
+        """What the srun around a launch starts, None where there is none."""
+        srun = launch.starter("srun")
+        return step(srun, self.request) if srun is not None else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from netdoctor.lint.files import Setting, Settings, Shell
 from netdoctor.lint.launches import TORCH, Launch
 from netdoctor.lint.model import Found, Kind, Severity, rule
 from netdoctor.lint.names import GLOO, NCCL, nearest
-from netdoctor.lint.slurm import step
 from netdoctor.lint.values import Value
 from netdoctor.rules import variables as nccl
 
@@ -412,10 +411,8 @@ def env_master_addr(shell: Shell) -> Iterator[Found]:
 
 def _several(launch: Launch, shell: Shell) -> bool:
     """Whether a launch certainly starts on more than one node."""
-    srun = launch.starter("srun")
-    if srun is not None:
-        nodes = step(srun, shell.request).nodes
-        return nodes is not None and nodes > 1
+    if (here := shell.step_of(launch)) is not None:
+        return here.nodes is not None and here.nodes > 1
     mpirun = launch.starter("mpirun")
     hosts = mpirun.get("H", "host", "hosts") if mpirun is not None else None
     return hosts is not None and "," in (hosts.text or "")
@@ -484,11 +481,10 @@ def env_world_size(shell: Shell) -> Iterator[Found]:
         srun bash -c 'RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID python train.py'
     """
     for launch in shell.launches_of("python"):
-        srun = launch.starter("srun")
-        world = launch.exported("WORLD_SIZE")
-        if world is None or world.assigned is None or srun is None:
+        here, world = shell.step_of(launch), launch.exported("WORLD_SIZE")
+        if world is None or world.assigned is None or here is None:
             continue
-        world_size, tasks = world.value.number, step(srun, shell.request).tasks
+        world_size, tasks = world.value.number, here.tasks
         if world_size is not None and tasks is not None and world_size != tasks:
             what = "wait for ranks that nobody starts" if world_size > tasks else "refuse the ranks beyond it"
             yield Found(

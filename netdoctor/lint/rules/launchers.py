@@ -7,7 +7,6 @@ from netdoctor.lint.files import Config, Hosts, Shell, Text
 from netdoctor.lint.launches import Launch, filled_in_early
 from netdoctor.lint.model import Found, Kind, Position, Severity, rule
 from netdoctor.lint.rules.env import is_loopback
-from netdoctor.lint.slurm import step
 from netdoctor.lint.values import text_value
 
 DS = "DeepSpeed deepspeed/launcher/runner.py"
@@ -248,8 +247,7 @@ def accelerate_num_processes(shell: Shell) -> Iterator[Found]:
     for launch in shell.launches_of("accelerate"):
         machines, word = launch.number("num-machines") or 1, launch.get("num-processes")
         if word is not None and machines > 1:
-            srun = launch.starter("srun")
-            gpus = (step(srun, shell.request) if srun is not None else shell.request).gpus_per_node
+            gpus = (shell.step_of(launch) or shell.request).gpus_per_node
             yield from _divided(word.position, word.value.number, machines, gpus)
 
 

@@ -6,7 +6,6 @@ from netdoctor.lint.files import Shell
 from netdoctor.lint.launches import TORCH, Launch
 from netdoctor.lint.model import Found, Kind, Severity, rule
 from netdoctor.lint.rules.torch import nodes_of
-from netdoctor.lint.slurm import step
 from netdoctor.lint.values import Word
 
 MEGATRON = "NVIDIA/Megatron-LM megatron/core/parallel_state.py initialize_model_parallel"
@@ -35,8 +34,7 @@ def _world(launch: Launch, shell: Shell) -> tuple[int, int] | None:
     if launch.program in TORCH:
         nodes, each = nodes_of(launch), launch.number("nproc-per-node")
         return (nodes, each) if nodes and each and ":" not in str(launch.get("nnodes") or "") else None
-    srun = launch.starter("srun")
-    here = step(srun, shell.request) if launch.program == "python" and srun is not None else None
+    here = shell.step_of(launch) if launch.program == "python" else None
     return (here.nodes, here.per_node) if here is not None and here.nodes and here.per_node else None
 
 

@@ -8,7 +8,6 @@ from netdoctor.lint.files import Shell
 from netdoctor.lint.launches import TORCH, Launch, filled_in_early
 from netdoctor.lint.model import Found, Kind, Position, Severity, rule
 from netdoctor.lint.options import PROGRAMS
-from netdoctor.lint.slurm import step
 
 SBATCH = "https://slurm.schedmd.com/sbatch.html"
 SRUN = "https://slurm.schedmd.com/srun.html"
@@ -168,9 +167,9 @@ def slurm_srun_launcher(shell: Shell) -> Iterator[Found]:
         srun torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint "$HEAD:29500" train.py
     """
     for launch in shell.launches_of(*TORCH, "accelerate", "deepspeed", "ray"):
-        srun = launch.starter("srun")
-        per_node = step(srun, shell.request).per_node if srun is not None else None
-        if per_node is not None and per_node > 1 and launch.number("nproc-per-node") != 1:
+        here = shell.step_of(launch)
+        per_node = (here.per_node if here is not None else None) or 1
+        if per_node > 1 and launch.number("nproc-per-node") != 1:
             yield Found(
                 launch.position,
                 f"srun starts {per_node} of these on each node, and each one starts the processes of a "
@@ -342,16 +341,14 @@ def slurm_shape(shell: Shell) -> Iterator[Found]:
 
 
 def _shape_of(shell: Shell, launch: Launch) -> Iterator[Found]:
-    request, srun = shell.request, launch.starter("srun")
+    request, here = shell.request, shell.step_of(launch)
     if any(s.program not in ("srun", "docker") for s in launch.starters):
         return
-    here = step(srun, request) if srun is not None else None
-    gpus = here.gpus_per_node if here is not None else request.gpus_per_node
-    per_task = here.gpus_per_task if here is not None else request.gpus_per_task
+    gpus, per_task = (here or request).gpus_per_node, (here or request).gpus_per_task
     if launch.program in TORCH:
         word, count = launch.get("nproc-per-node"), launch.number("nproc-per-node")
         if word is not None and count is not None:
-            if per_task is not None and count > per_task and srun is not None:
+            if per_task is not None and count > per_task and here is not None:
                 yield Found(
                     word.position,
                     f"{count} processes, and --gpus-per-task shows torchrun's task {per_task} "
@@ -462,11 +459,9 @@ def slurm_gpu_per_task(shell: Shell) -> Iterator[Found]:
         srun bash -c 'RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID python train.py'
     """
     for launch in shell.launches_of("python"):
-        srun = launch.starter("srun")
-        local = launch.exported("LOCAL_RANK")
-        if srun is None or local is None or local.assigned is None:
+        here, local = shell.step_of(launch), launch.exported("LOCAL_RANK")
+        if here is None or local is None or local.assigned is None:
             continue
-        here = step(srun, shell.request)
         if here.gpus_per_task == 1 and "SLURM_LOCALID" in local.value.names and here.per_node != 1:
             yield Found(
                 local.assigned,

@@ -10,7 +10,6 @@ from netdoctor.lint.model import Found, Kind, Severity, rule
 from netdoctor.lint.options import PROGRAMS
 from netdoctor.lint.rules.env import is_loopback
 from netdoctor.lint.rules.slurm import alone, starts_itself
-from netdoctor.lint.slurm import step
 from netdoctor.lint.values import Value
 
 RUN = "https://docs.pytorch.org/docs/stable/elastic/run.html"
@@ -154,9 +153,9 @@ def torch_node_rank(shell: Shell) -> Iterator[Found]:
                 f"{nodes - 1} never comes",
                 f"0 to {nodes - 1}",
             )
-        elif number is not None and (srun := launch.starter("srun")) is not None and not alone(shell):
-            here = step(srun, shell.request)
-            if here.nodes is not None and here.nodes > 1 and not starts_itself(shell):
+        elif number is not None and not alone(shell) and not starts_itself(shell):
+            here = shell.step_of(launch)
+            if here is not None and (here.nodes or 0) > 1:
                 yield Found(
                     word.position,
                     f"srun starts this on {here.nodes} nodes, all with --node-rank {number}: they wait for "
