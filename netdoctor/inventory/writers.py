@@ -17,7 +17,7 @@ from typing import Any
 from netdoctor.inventory.errors import Problems
 from netdoctor.inventory.model import Target
 from netdoctor.inventory.names import with_port
-from netdoctor.inventory.nodeset import SyntaxFault, write_out
+from netdoctor.inventory.nodeset import SyntaxFault, follows, write_out
 from netdoctor.inventory.readers.clusters import HOSTS_SCHEMA
 from netdoctor.inventory.readers.columns import OWN_NAMES
 from netdoctor.inventory.reading import FILE_MAX
@@ -188,7 +188,7 @@ def in_order(names: Sequence[str]) -> str:
         found = _LAST_NUMBER.fullmatch(name)
         before, digits, after = found.groups() if found else (name, "", "")
         last = runs[-1] if runs else None
-        if digits and last and (before, after) == (last[0], last[2]) and _follows(last[3][-1], digits):
+        if digits and last and (before, after) == (last[0], last[2]) and follows(last[3][-1], digits):
             last[3].append(digits)
         else:
             runs.append((before, digits, after, [digits]))
@@ -203,11 +203,6 @@ def in_order(names: Sequence[str]) -> str:
     except SyntaxFault:
         written = []
     return ",".join(said if written == list(names) else names)
-
-
-def _follows(last: str, digits: str) -> bool:
-    padded = last[0] == "0" or digits[0] == "0"
-    return int(digits) == int(last) + 1 and (not padded or len(last) == len(digits))
 
 
 def _alias(target: Target) -> str:
