@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from netdoctor.inventory import formats, reading
@@ -13,7 +14,7 @@ from netdoctor.inventory.errors import InventoryError, Problem, Problems
 from netdoctor.inventory.formats import PLAIN
 from netdoctor.inventory.model import COMMAND_LINE, Inventory, Target
 from netdoctor.inventory.names import host_fault, host_key, node_id, printable, with_port
-from netdoctor.inventory.nodeset import RANGE_MAX, SyntaxFault, evaluate
+from netdoctor.inventory.nodeset import RANGE_MAX, SyntaxFault, evaluate, fold
 from netdoctor.inventory.parsing import Entry, LineReader
 from netdoctor.inventory.readers import OTHER_WORDS, READERS, Reader, Source, Stop, recognise, sets
 
@@ -86,10 +87,8 @@ def restrict(inventory: Inventory, expr: str) -> tuple[str, ...]:
         raise InventoryError([Problem(source, None, error.token, *error.fault)]) from None
     problems = Problems()
     if len(unknown) > 3:
-        from netdoctor.inventory.nodeset import fold
-
-        shown = fold(unknown, limit=60)
-        problems.add(source, None, shown, "not in the list of hosts", f"listed: {fold(ids, 60)}")
+        names_text = fold(unknown, limit=60)
+        problems.add(source, None, names_text, "not in the list of hosts", f"listed: {fold(ids, 60)}")
     else:
         for name in unknown:
             hint = _nearest(name, by_name)
@@ -177,9 +176,9 @@ class _Loader:
         self._take(self._source(source, text, lines, path))
 
     def _source(self, name: str, text: str, lines: Sequence[reading.Line], path: str | None = None) -> Source:
-        shown = printable(name, 1000)
+        name_text = printable(name, 1000)
         room = RANGE_MAX - len(self.entries)
-        return Source(shown, text, lines, self.problems, room, path=path, environ=self.environ)
+        return Source(name_text, text, lines, self.problems, room, path=path, environ=self.environ)
 
     def _take(self, source: Source, reader: Reader | None = None) -> None:
         """Read a list by the reader that is given, named, or found."""
@@ -192,20 +191,20 @@ class _Loader:
             return
         if not source.entries and not self.problems:
             hint = "other kinds: --format"
-            source.problems.add(source.shown, None, "", f"this {reader.title} lists no hosts", hint)
+            source.problems.add(source.display, None, "", f"this {reader.title} lists no hosts", hint)
         if reader.name == "deepspeed":
-            self.deepspeed.add(source.shown)
+            self.deepspeed.add(source.display)
         self.entries.extend(source.entries)
         self.formats.append(reader.name)
-        self.sources.append(source.shown)
-        self.notes += [_note(source.shown, reader, source.entries), *source.notes]
+        self.sources.append(source.display)
+        self.notes += [_note(source.display, reader, source.entries), *source.notes]
 
     def _set(self, arg: str) -> Reader | None:
         """The reader for an argument with operators, None for one that is names only."""
-        named = self.forced.name if self.forced else ""
-        if named == "pdsh" or (named != "clustershell" and sets.is_pdsh(arg)):
+        format_name = self.forced.name if self.forced else ""
+        if format_name == "pdsh" or (format_name != "clustershell" and sets.is_pdsh(arg)):
             return Reader("pdsh", READERS["pdsh"].title, lambda s: sets.read_pdsh(s, self._lines_of))
-        return READERS["clustershell"] if named == "clustershell" or sets.is_set(arg) else None
+        return READERS["clustershell"] if format_name == "clustershell" or sets.is_set(arg) else None
 
     def _lines_of(self, path: str) -> list[str] | None:
         """The lines of a file that pdsh's ``^file`` names."""
@@ -282,7 +281,7 @@ _WITHOUT_SLOTS = {
 }
 
 
-def _place(entry: Entry, reader: Entry) -> str:
+def _position(entry: Entry, reader: Entry) -> str:
     """Return where `entry` stands, for somebody who reads a message about `reader`."""
     if entry.source == reader.source and entry.line is not None:
         return f"line {entry.line}"
@@ -299,17 +298,17 @@ def _without_repeats(entries: Iterable[Entry], deepspeed: set[str], problems: Pr
         old = first.setdefault(key, entry)
         if old is entry:
             if called is not entry and (called.name or entry.name):
-                message = f"same name as {_place(called, entry)}, for another host"
+                message = f"same name as {_position(called, entry)}, for another host"
                 problems.add(entry.source, entry.line, entry.text, message, "name every host once")
             continue
         if entry.repeats_add and old.repeats_add and entry.source == old.source:
             if entry.user != old.user:
-                message = f"same host as {_place(old, entry)} with another user"
+                message = f"same host as {_position(old, entry)} with another user"
                 problems.add(entry.source, entry.line, entry.text, message)
             # PRRTE, detail-hostfiles.rst: a line without slots= counts one.
             old.slots = (old.slots or 1) + (entry.slots or 1)
             continue
-        message = f"same host as {_place(old, entry)}"
+        message = f"same host as {_position(old, entry)}"
         hint = "name every host once"
         if entry.source in deepspeed and old.source == entry.source:
             message += " (DeepSpeed refuses duplicates)"
@@ -330,7 +329,7 @@ def _by_rank(entries: list[Entry], problems: Problems) -> list[Entry]:
         if old is not entry:
             same = old.line == entry.line and old.source == entry.source
             message = f"rank={entry.rank} for several hosts"
-            message = message if same else f"{message}, also {_place(old, entry)}"
+            message = message if same else f"{message}, also {_position(old, entry)}"
             problems.add(entry.source, entry.line, entry.text, message, "number hosts from 0")
     if not ranked:
         return entries
@@ -348,6 +347,10 @@ def _by_rank(entries: list[Entry], problems: Problems) -> list[Entry]:
     return sorted(entries, key=lambda entry: -1 if entry.rank is None else entry.rank)
 
 
+# What a target has of its entry as it is.
+_FIELDS = [field.name for field in fields(Target) if field.name not in ("id", "order")]
+
+
 def _targets(entries: Sequence[Entry]) -> Iterable[Target]:
     """Yield targets with ids that are unique: the port is added where a name has several, or is no node's."""
     ports: dict[str, int] = {}
@@ -358,18 +361,8 @@ def _targets(entries: Sequence[Entry]) -> Iterable[Target]:
         called = entry.name or (with_port(entry.host, entry.port) if several else entry.host)
         yield Target(
             id=node_id(called, entry.port),
-            host=entry.host,
-            port=entry.port,
-            user=entry.user,
-            python=entry.python,
-            slots=entry.slots,
-            gpus=entry.gpus,
-            rank=entry.rank,
-            leaf=entry.leaf,
-            groups=entry.groups,
             order=order,
-            source=entry.source,
-            line=entry.line,
+            **{name: getattr(entry, name) for name in _FIELDS},
         )
 
 

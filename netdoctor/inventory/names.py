@@ -1,4 +1,4 @@
-"""What a host, user, port, interpreter or interface name may look like.
+"""What a host, user, port or interpreter name may look like.
 
 Names are data: they are checked here before ssh_config, DNS, a shell or a subprocess sees them. The
 rules are allow-lists, so that nothing begins with ``-`` and no shell, control or invisible
@@ -22,7 +22,6 @@ PORT_MAX = 65535
 SSH_PORT = 22
 # What findings say in a node's place (netdoctor.model): of them all, of the machine that scans, of the job.
 RESERVED = frozenset({"cluster", "control", "job"})
-INTERFACE_MAX = 15  # IFNAMSIZ of Linux is 16 with the final NUL
 
 _LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9_])?")
 _NOT_HOST = re.compile(r"[^A-Za-z0-9_.-]")
@@ -31,7 +30,6 @@ _LEAF = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@+\\-]*(?<!\\)\$?")
 _PYTHON = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*")
 _PYTHON_PATH = re.compile(r"/[A-Za-z0-9._+/-]*[A-Za-z0-9._+-]")
-_INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+-]*")
 _ZONE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}")
 # What inet_aton(3) would take for an IPv4 address: '12345', '0x7f.1', '010.1.1.1'.
 _NUMERIC = re.compile(r"(?:0[xX][0-9A-Fa-f]*|[0-9]+)(?:\.(?:0[xX][0-9A-Fa-f]*|[0-9]+))*\.?")
@@ -54,10 +52,10 @@ def printable(text: str, limit: int = 100) -> str:
     Control, format (also bidirectional), unassigned and surrogate characters become ``\x1b`` or
     ``\u202e``. Applying it twice changes nothing.
     """
-    shown = "".join(
+    escaped = "".join(
         char if char.isprintable() and char not in _INVISIBLE else _escape(char) for char in text[: limit + 1]
     )
-    return shown if len(shown) <= limit else f"{shown[: limit - 3]}..."
+    return escaped if len(escaped) <= limit else f"{escaped[: limit - 3]}..."
 
 
 # user=name:password, ansible_password=…; bounded, so that no line is looked at more often than it is long.
@@ -78,8 +76,8 @@ def masked(text: str) -> str:
 
 def _masked_word(word: str) -> str:
     """Return ``ssh://user:***@host`` for a word with a password; ``n1:22,user@n2`` as it is."""
-    place, at, host = word.rpartition("@")
-    user, colon, secret = place.partition(":")
+    login, at, host = word.rpartition("@")
+    user, colon, secret = login.partition(":")
     if not at or not colon:
         return word
     if len(word) > _LONG_WORD:
@@ -200,8 +198,8 @@ def user_fault(text: str) -> Fault | None:
     if _USER.fullmatch(text):
         return None
     if ":" in text:  # whatever follows may be a password
-        shown = printable(text.partition(":")[0], 40)
-        return Fault(f"user name '{shown}:***' is not allowed", "no password goes there; log in with a key")
+        user = printable(text.partition(":")[0], 40)
+        return Fault(f"user name '{user}:***' is not allowed", "no password goes there; log in with a key")
     return Fault(
         f"user name '{printable(text, 40)}' is not allowed",
         "letters, digits, '.', '_', '-', '+', '@' and '\\', beginning with a letter, a digit or '_'",
@@ -261,15 +259,6 @@ def is_python_path(text: str) -> bool:
 def is_valid_port(port: int) -> bool:
     """Return whether `port` is a TCP port that a server can listen on."""
     return 1 <= port <= PORT_MAX
-
-
-def is_valid_interface(text: str) -> bool:
-    """Return whether `text` is a network interface name that may be put on a command line.
-
-    Narrower than the kernel's rule (dev_valid_name in net/core/dev.c refuses '/', ':' and spaces
-    only); ':' and '@' are taken for alias and VLAN names as tools print them.
-    """
-    return len(text) <= INTERFACE_MAX and bool(_INTERFACE.fullmatch(text))
 
 
 @lru_cache(maxsize=1 << 15)  # asked several times for every host of a list

@@ -143,9 +143,9 @@ class LineReader:
         if "://" in piece:
             refuse(piece, Fault("a URL is not a host", "write: user@host:port"))
             return None
-        user, at, place = piece.rpartition("@")
+        user, at, address = piece.rpartition("@")
         try:
-            hosts, suffix = _split_suffix(place)
+            hosts, suffix = _split_suffix(address)
         except SyntaxFault as error:
             refuse(piece, error.fault)
             return None
@@ -165,7 +165,7 @@ class LineReader:
         return Endpoint(user if at else None, hosts, suffix)
 
     def _hosts(
-        self, endpoint: Endpoint, piece: str, taken: int, refuse: Callable[[str, Fault], None]
+        self, endpoint: Endpoint, piece: str, used: int, refuse: Callable[[str, Fault], None]
     ) -> list[str]:
         """Return the host names of one piece, all of them valid; empty after noting a problem."""
         text = endpoint.hosts
@@ -176,7 +176,7 @@ class LineReader:
                 refuse(piece, Fault(f"a {self.dialect.title} has no ranges", hint))
                 return []
             try:
-                hosts = write_out(text, self.room - taken)
+                hosts = write_out(text, self.room - used)
             except SyntaxFault as error:
                 refuse(piece, error.fault)
                 return []
@@ -185,7 +185,7 @@ class LineReader:
                 if fault:
                     refuse(piece if len(hosts) == 1 else host, fault)
                     return []
-        if taken + len(hosts) > self.room:
+        if used + len(hosts) > self.room:
             self.full = True
             refuse(piece, Fault(TOO_MANY))
             return []
@@ -196,7 +196,7 @@ class LineReader:
     ) -> Settings:
         """Return what the key=value words of a line say, noting every one that is wrong."""
         settings = Settings()
-        seen: set[str] = set()
+        keys: set[str] = set()
         for word in rest:
             match = _KEY.fullmatch(word)
             if match is None:
@@ -206,17 +206,17 @@ class LineReader:
             if key not in self.dialect.keys:
                 refuse(text, self._unknown_key(key))
                 continue
-            if key in seen:
+            if key in keys:
                 refuse(text, Fault(f"{key}= given twice", f"keep one {key}="))
                 continue
-            seen.add(key)
+            keys.add(key)
             fault = _store(settings, first, key, value)
             if fault:
                 refuse(text, fault)
         most = settings.numbers.get("max_slots", settings.numbers.get("max-slots"))
         if most is not None and most < settings.numbers.get("slots", 0):
             refuse(text, Fault("max_slots= is less than slots="))
-        if self.dialect.slots_required and not seen:
+        if self.dialect.slots_required and not keys:
             hint = f"write: {printable(masked(first), 60)} slots=8"
             refuse(text, Fault("no slots=, which DeepSpeed refuses", hint))
         return settings
@@ -250,8 +250,8 @@ class LineReader:
             counts = self.dialect.suffix is Suffix.SLOTS
             counts = counts and endpoint.user is None and "slots" not in numbers
             key = "slots" if counts else "port"
-            shown = f"[{entry.host}]" if ":" in entry.host else entry.host
-            number = _number(shown, key, endpoint.suffix, after=f"{shown}:")
+            bracketed = f"[{entry.host}]" if ":" in entry.host else entry.host
+            number = _number(bracketed, key, endpoint.suffix, after=f"{bracketed}:")
             if isinstance(number, Fault):
                 refuse(text, number)
             elif key in numbers:
@@ -272,38 +272,38 @@ class LineReader:
         entry.repeats_add = self.dialect.repeats_add
 
 
-def _split_suffix(place: str) -> tuple[str, str | None]:
+def _split_suffix(address: str) -> tuple[str, str | None]:
     """Return hosts and the text after their colon, None without one. Raises SyntaxFault."""
-    if is_ipv6_literal(place):
-        inside, _, after = place[1:].partition("]")
+    if is_ipv6_literal(address):
+        inside, _, after = address[1:].partition("]")
         fault = host_fault(inside)
         if fault:
-            raise SyntaxFault(place, fault)
+            raise SyntaxFault(address, fault)
         if after and not after.startswith(":"):
-            raise SyntaxFault(place, Fault("text after ']'", f"write: [{inside}]:2222"))
+            raise SyntaxFault(address, Fault("text after ']'", f"write: [{inside}]:2222"))
         return inside, after[1:] if after else None
-    outside = re.sub(r"\[[^]]*\]", "", place)
+    outside = re.sub(r"\[[^]]*\]", "", address)
     if outside.count(":") > 1:
-        _refuse_two_readings(place)
-        return place, None
-    head, colon, tail = place.rpartition(":")
+        _refuse_two_readings(address)
+        return address, None
+    head, colon, tail = address.rpartition(":")
     if not colon or "]" in tail:
-        return place, None
+        return address, None
     return head, tail
 
 
-def _refuse_two_readings(place: str) -> None:
+def _refuse_two_readings(address: str) -> None:
     """Raise SyntaxFault for an IPv6 address without brackets whose last group may be a port."""
-    fault = host_fault(place)
+    fault = host_fault(address)
     if fault:
-        raise SyntaxFault(place, fault)
-    head, _, tail = place.rpartition(":")
+        raise SyntaxFault(address, fault)
+    head, _, tail = address.rpartition(":")
     if is_valid_host(head) and _NUMBER.fullmatch(tail) and 0 < int(tail) <= PORT_MAX:
         raise SyntaxFault(
-            place,
+            address,
             Fault(
                 f"reads two ways: one address, or {head} with port {tail}",
-                f"write: [{place}], or: [{head}]:{tail}",
+                f"write: [{address}], or: [{head}]:{tail}",
             ),
         )
 
@@ -345,14 +345,14 @@ def _store(settings: Settings, first: str, key: str, value: str) -> Fault | None
 
 def _stray_word(first: str, word: str) -> Fault:
     """Return the fault for a word that is no key=value."""
-    shown, name = printable(masked(word), 40), printable(masked(first), 60)
+    escaped, name = printable(masked(word), 40), printable(masked(first), 60)
     if _NUMBER.fullmatch(word):
-        return Fault(f"'{shown}' alone could be slots or a port", f"write: {name} slots={shown}")
+        return Fault(f"'{escaped}' alone could be slots or a port", f"write: {name} slots={escaped}")
     if word.startswith("#"):
         return Fault("comment without a space", "write: # comment")
     if "=" in word:
-        return Fault(f"'{shown}' is not key=value", f"write: {name} slots=8")
-    return Fault(f"'{shown}' is not key=value", "write one host per line")
+        return Fault(f"'{escaped}' is not key=value", f"write: {name} slots=8")
+    return Fault(f"'{escaped}' is not key=value", "write one host per line")
 
 
 def _uneven(endpoints: list[Endpoint]) -> Fault:

@@ -39,13 +39,13 @@ def words(environ: Mapping[str, str]) -> list[str]:
     if counts := Counter(environ.get(REPEATED, "").split()):
         return [f"{host} slots={count}" for host, count in counts.items()]
     known = ", ".join((*LISTS, *FILES, COUNTED, REPEATED))
-    said, hint = f"no batch job here: none of {known} is set", "mpirun leaves no list: name its hostfile"
+    message, hint = f"no batch job here: none of {known} is set", "mpirun leaves no list: name its hostfile"
     for launcher, rank, size in TASKS:
         if rank in environ:
             task = f"task {environ[rank]} of {environ.get(size, '?')}"
-            said = f"this is {task} of {launcher}, which leaves no list"
+            message = f"this is {task} of {launcher}, which leaves no list"
             hint = "name its hostfile, or let each task write netdoctor facts"
-    raise InventoryError([Problem("--from-env", None, "", said, hint)])
+    raise InventoryError([Problem("--from-env", None, "", message, hint)])
 
 
 def slurm_nodes(environ: Mapping[str, str]) -> str:

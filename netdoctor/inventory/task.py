@@ -117,8 +117,8 @@ def task(environ: Mapping[str, str]) -> Task:
     launcher = next((name for name, (mark, _) in LAUNCHERS.items() if environ.get(mark)), "")
     if not launcher:
         return Task()
-    said = LAUNCHERS[launcher][1]
-    numbers = {name: _number(environ, variables) for name, variables in said.items()}
+    variables_of = LAUNCHERS[launcher][1]
+    numbers = {name: _number(environ, variables) for name, variables in variables_of.items()}
     # orted and its like run in a step of their own, which lacks the node that mpirun is on.
     step = environ.get(_STEP) if launcher == "slurm" else None
     nodelist, count = _nodelist({**environ, "SLURM_JOB_NODELIST": step} if step else environ)

@@ -11,7 +11,7 @@ import ipaddress
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from netdoctor.inventory.errors import Problems
@@ -30,7 +30,7 @@ WAY_ON = {
     "slots": "say it to the launcher",
     "python": "say --python",
 }
-_TOLD = ("name", "port", "user", "python", "slots", "gpus", "leaf")
+_FIELDS = ("name", "port", "user", "python", "slots", "gpus", "leaf")
 _NAMED_MAX = 3
 
 
@@ -66,11 +66,11 @@ def write(targets: Sequence[Target], name: str, slots: int | None = None) -> tup
         targets = [replace(t, slots=t.slots or t.gpus or slots) for t in targets]
     for target in targets:
         if ":" in target.host and not writer.ipv6:
-            problems.add(_place(target), target.line, target.id, f"no IPv6 addresses in {writer.title}")
+            problems.add(_source(target), target.line, target.id, f"no IPv6 addresses in {writer.title}")
         if target.slots is None and writer.slots == "needed":
             hint = "say how many with --slots N"
             problems.add(
-                _place(target), target.line, target.id, f"no slots, which {writer.title} needs", hint
+                _source(target), target.line, target.id, f"no slots, which {writer.title} needs", hint
             )
     problems.raise_any()
     lines: list[str] = []
@@ -82,17 +82,17 @@ def write(targets: Sequence[Target], name: str, slots: int | None = None) -> tup
             if size > FILE_MAX:
                 raise Refused(targets[0], f"more than {FILE_MAX // 1024 // 1024} MiB of text", "fewer slots")
     except Refused as error:
-        problems.add(_place(error.target), error.target.line, error.target.id, str(error), error.hint)
+        problems.add(_source(error.target), error.target.line, error.target.id, str(error), error.hint)
     problems.raise_any()
     return "".join(lines), tuple(_lost(targets, writer))
 
 
-def _place(target: Target) -> str:
+def _source(target: Target) -> str:
     return target.source or "hosts"
 
 
 def _lost(targets: Sequence[Target], writer: Writer) -> Iterator[str]:
-    for field in _TOLD:
+    for field in _FIELDS:
         if field in writer.holds:
             continue
         had = [target for target in targets if _has(target, field)]
@@ -135,10 +135,10 @@ def _deepspeed(targets: Sequence[Target]) -> Iterator[str]:
 
 def _once(targets: Sequence[Target]) -> None:
     """Refuse a host that is listed on several ports, which would be one host there."""
-    seen: dict[str, Target] = {}
+    first: dict[str, Target] = {}
     for target in targets:
-        if seen.setdefault(target.host.lower(), target) is not target:
-            raise Refused(target, f"the same host as {seen[target.host.lower()].id} without their ports")
+        if first.setdefault(target.host.lower(), target) is not target:
+            raise Refused(target, f"the same host as {first[target.host.lower()].id} without their ports")
 
 
 # Words of PRRTE's scanner, and what it takes for a host and for a user.
@@ -192,17 +192,17 @@ def in_order(names: Sequence[str]) -> str:
             last[3].append(digits)
         else:
             runs.append((before, digits, after, [digits]))
-    said = []
+    pieces = []
     for before, _, after, numbers in runs:
         several = len(numbers) > 1
-        said.append(
+        pieces.append(
             f"{before}[{numbers[0]}-{numbers[-1]}]{after}" if several else f"{before}{numbers[0]}{after}"
         )
     try:
-        written = [name for piece in said for name in write_out(piece)]
+        written = [name for piece in pieces for name in write_out(piece)]
     except SyntaxFault:
         written = []
-    return ",".join(said if written == list(names) else names)
+    return ",".join(pieces if written == list(names) else names)
 
 
 def _alias(target: Target) -> str:
@@ -215,21 +215,21 @@ def _is_plain(text: str) -> bool:
 
 
 def _aliases(targets: Sequence[Target]) -> Iterator[tuple[str, Target]]:
-    seen: dict[str, Target] = {}
+    first: dict[str, Target] = {}
     for target in targets:
         alias = _alias(target)
-        if seen.setdefault(alias, target) is not target:
-            raise Refused(target, f"the same name as {seen[alias].id}, once it has no port in it")
+        if first.setdefault(alias, target) is not target:
+            raise Refused(target, f"the same name as {first[alias].id}, once it has no port in it")
         yield alias, target
 
 
 def _ansible_vars(alias: str, target: Target) -> dict[str, Any]:
-    said = {
+    variables = {
         "ansible_host": target.host if alias != target.host else None,
         "ansible_port": target.port,
         "ansible_user": target.user,
     }
-    return {key: value for key, value in said.items() if value is not None}
+    return {key: value for key, value in variables.items() if value is not None}
 
 
 _TEXT_TO_PYTHON = re.compile(r"(?!(?:None|True|False)$)[A-Za-z_][A-Za-z0-9._@+-]*|[0-9]+(\.[0-9]+){3}")
@@ -262,8 +262,8 @@ def _groups(targets: Sequence[Target]) -> dict[str, list[str]]:
 def _ansible(targets: Sequence[Target]) -> Iterator[str]:
     groups = _groups(targets)
     for alias, target in _aliases(targets):
-        said = _ansible_vars(alias, target)
-        yield " ".join([alias, *(f"{key}={_ini(value)}" for key, value in said.items())])
+        variables = _ansible_vars(alias, target)
+        yield " ".join([alias, *(f"{key}={_ini(value)}" for key, value in variables.items())])
     for group, members in groups.items():
         yield ""
         yield f"[{group}]"
@@ -275,9 +275,9 @@ def _ansible_yaml(targets: Sequence[Target]) -> Iterator[str]:
     yield "all:"
     yield "  hosts:"
     for alias, target in _aliases(targets):
-        said = _ansible_vars(alias, target)
+        variables = _ansible_vars(alias, target)
         yield f"    {_yaml(alias)}:"
-        yield from (f"      {key}: {_yaml(value)}" for key, value in said.items())
+        yield from (f"      {key}: {_yaml(value)}" for key, value in variables.items())
     if groups:
         yield "  children:"
     for group, members in groups.items():
@@ -361,20 +361,7 @@ def _sge(targets: Sequence[Target]) -> Iterator[str]:
 
 def as_dicts(targets: Sequence[Target]) -> list[dict[str, Any]]:
     """What is known of each target, by the names of the hosts document; what says nothing is left out."""
-    keys = (
-        "id",
-        "host",
-        "port",
-        "user",
-        "python",
-        "slots",
-        "gpus",
-        "rank",
-        "leaf",
-        "groups",
-        "source",
-        "line",
-    )
+    keys = [field.name for field in fields(Target) if field.name != "order"]
     return [
         {key: value for key in keys if (value := getattr(target, key)) not in (None, (), "")}
         for target in targets
@@ -389,7 +376,7 @@ def _json(targets: Sequence[Target]) -> Iterator[str]:
 
 _SLOTS = frozenset({"slots"})
 _LOGIN = frozenset({"name", "port", "user"})
-_ALL = frozenset({*_TOLD})
+_ALL = frozenset({*_FIELDS})
 WRITERS: dict[str, Writer] = {
     writer.name: writer
     for writer in (

@@ -26,14 +26,14 @@ def line_reader(dialect: Dialect) -> Reader:
     """The reader of one of the kinds that are a host and its settings a line."""
 
     def read(source: Source) -> None:
-        reader = LineReader(source.shown, dialect, source.problems, source.room)
+        reader = LineReader(source.display, dialect, source.problems, source.room)
         for line in source.lines:
             source.entries.extend(reader.read(line.text, line.number))
             if reader.full:
                 break
             if source.problems.total >= KEPT_MAX:
                 message = f"reading stopped here, after {source.problems.total} problems"
-                source.problems.add(source.shown, line.number, "", message)
+                source.problems.add(source.display, line.number, "", message)
                 break
         if dialect.repeats_add:
             slots = Counter(host_key(entry.host) for entry in source.entries if entry.slots is not None)
@@ -91,7 +91,7 @@ def recognise(source: Source) -> Reader | None:
         found = rule(source)
         if found is not None:
             return READERS[found] if found else None
-    dialect = formats.detect(source.lines, source.shown, source.problems)
+    dialect = formats.detect(source.lines, source.display, source.problems)
     # Without a reading the lines are still looked at, so that other faults are told at once.
     return line_reader(dialect or PLAIN)
 

@@ -21,14 +21,14 @@ from netdoctor.inventory.readers import documents
 from netdoctor.inventory.readers.base import Source, Stop
 
 # What is taken, the stronger name first.
-TAKEN = {
+VARIABLES = {
     "address": ("ansible_ssh_host", "ansible_host"),
     "port": ("ansible_ssh_port", "ansible_port"),
     "user": ("ansible_ssh_user", "ansible_user"),
 }
 CONNECTION, PRIORITY = "ansible_connection", "ansible_group_priority"
 # What changes how a host is reached and is not taken.
-UNTAKEN = re.compile(r"ansible_(ssh_(private_key_file|common_args|extra_args|pass)|password)")
+UNSUPPORTED = re.compile(r"ansible_(ssh_(private_key_file|common_args|extra_args|pass)|password)")
 _LOCAL = ("local", "docker", "podman", "kubectl", "winrm", "psrp")
 
 _SECTION = re.compile(r"\[([^:\]\s]+)(?::(\w+))?\]\s*(?:#.*)?")
@@ -64,16 +64,16 @@ class Tree:
     def group(self, name: str) -> Group:
         return self.groups.setdefault(name, Group())
 
-    def host(self, pattern: str, group: str, said: Mapping[str, Any], line: int | None) -> None:
+    def host(self, pattern: str, group: str, variables: Mapping[str, Any], line: int | None) -> None:
         """Add the hosts that a pattern stands for. Raises Stop where they are too many."""
-        place, port = _port_of(pattern)
-        said = {"ansible_port": port, **said} if port else said
-        for name in self._expand(place, pattern, line):
+        names, port = _port_of(pattern)
+        variables = {"ansible_port": port, **variables} if port else variables
+        for name in self._expand(names, pattern, line):
             if name not in self.vars:
                 self.source.take_room(1, line, pattern)
                 self.lines[name] = line
             self.group(group).hosts.setdefault(name)
-            self.vars.setdefault(name, {}).update(said)
+            self.vars.setdefault(name, {}).update(variables)
 
     def _expand(self, pattern: str, token: str, line: int | None) -> Iterator[str]:
         if "[" not in pattern:
@@ -111,8 +111,8 @@ class Tree:
                 members.setdefault(host, []).append(name)
         self.source.room += len(self.vars)  # they were counted when they were written out
         elsewhere: list[str] = []
-        untaken: dict[str, None] = {}
-        places = {name: place for place, name in enumerate(self.groups)}
+        unsupported: dict[str, None] = {}
+        order = {name: position for position, name in enumerate(self.groups)}
         known: dict[
             tuple[str, ...], tuple[list[str], dict[str, Any]]
         ] = {}  # hosts of the same groups are many
@@ -120,21 +120,21 @@ class Tree:
             if host in self.groups or host in ("all", "ungrouped"):
                 self.source.refuse(self.lines[host], host, "a host and a group of one name", "rename one")
                 continue
-            own = tuple(members.get(host, ()))
-            if own not in known:
-                groups = frozenset({"all"}).union(*(above[g] for g in own)) & places.keys()
-                shown = sorted(groups - {"all", "ungrouped"}, key=places.__getitem__)
-                known[own] = shown, self._vars(groups, depth)
-            shown, said = known[own][0], {**known[own][1], **self.vars[host]}
-            untaken.update(dict.fromkeys(key for key in said if UNTAKEN.fullmatch(key)))
-            if said.get(CONNECTION) in _LOCAL:
+            member_of = tuple(members.get(host, ()))
+            if member_of not in known:
+                groups = frozenset({"all"}).union(*(above[g] for g in member_of)) & order.keys()
+                group_names = sorted(groups - {"all", "ungrouped"}, key=order.__getitem__)
+                known[member_of] = group_names, self._vars(groups, depth)
+            group_names, variables = known[member_of][0], {**known[member_of][1], **self.vars[host]}
+            unsupported.update(dict.fromkeys(key for key in variables if UNSUPPORTED.fullmatch(key)))
+            if variables.get(CONNECTION) in _LOCAL:
                 elsewhere.append(host)
                 continue
-            self._hand_over(host, said, shown)
+            self._hand_over(host, variables, group_names)
         if elsewhere:
             self.source.note(f"left out, as {CONNECTION} says that they are not reached over SSH", elsewhere)
-        if untaken:
-            self.source.note(f"not taken: {', '.join(untaken)}; say it in ssh config, or with --ssh-key")
+        if unsupported:
+            self.source.note(f"not taken: {', '.join(unsupported)}; say it in ssh config, or with --ssh-key")
 
     def _depths(self, parents: Mapping[str, set[str]]) -> dict[str, int]:
         """How far each group is below `all`, by the longest way. Raises Stop for a circle."""
@@ -150,19 +150,19 @@ class Tree:
 
     def _vars(self, groups: Iterable[str], depth: Mapping[str, int]) -> dict[str, Any]:
         """What groups say together, the nearest last, by Ansible's order."""
-        said: dict[str, Any] = {}
+        variables: dict[str, Any] = {}
         for name in sorted(groups, key=lambda g: (depth[g], _priority(self.groups[g]), g)):
-            said.update(self.groups[name].vars)
-        return said
+            variables.update(self.groups[name].vars)
+        return variables
 
-    def _hand_over(self, host: str, said: Mapping[str, Any], groups: Sequence[str]) -> None:
+    def _hand_over(self, host: str, variables: Mapping[str, Any], groups: Sequence[str]) -> None:
         line = self.lines[host]
         fields: dict[str, Any] = {}
-        for name, keys in TAKEN.items():
-            key = next((k for k in keys if said.get(k) not in (None, "")), None)
+        for name, keys in VARIABLES.items():
+            key = next((k for k in keys if variables.get(k) not in (None, "")), None)
             if key is None:
                 continue
-            value = said[key]
+            value = variables[key]
             if isinstance(value, bool | dict | list | tuple | set | bytes) or "{{" in str(value):
                 hint = "write its value: netdoctor fills in no templates"
                 self.source.refuse(line, host, f"{key} is {_kind(value)}", hint)
@@ -179,8 +179,8 @@ def _kind(value: object) -> str:
 
 
 def _priority(group: Group) -> int:
-    said = str(group.vars.get(PRIORITY, 1))
-    return int(said) if re.fullmatch(r"-?[0-9]{1,9}", said) else 1
+    text = str(group.vars.get(PRIORITY, 1))
+    return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else 1
 
 
 def _port_of(pattern: str) -> tuple[str, str | None]:
@@ -223,10 +223,10 @@ def read(source: Source) -> None:
     document = documents.is_json(source.lines[0].text) or bool(found)
     (read_document if document else read_ini)(source)
     if source.path and not document:
-        _beside(source)
+        _note_variable_folders(source)
 
 
-def _beside(source: Source) -> None:
+def _note_variable_folders(source: Source) -> None:
     """Say so where variables stand in folders that only Ansible itself reads."""
     import os
 
@@ -241,7 +241,7 @@ def read_ini(source: Source) -> None:
     tree = Tree(source)
     group, kind = "ungrouped", "hosts"
     declared: dict[str, None] = {"all": None, "ungrouped": None}
-    wanted: list[tuple[str, str, int]] = []
+    referenced: list[tuple[str, str, int]] = []
     for number, raw in source.raw():
         line = raw.strip()
         if not line or line[0] in ";#":
@@ -251,7 +251,7 @@ def read_ini(source: Source) -> None:
             group, kind = _safe(section[1]), section[2] or "hosts"
             tree.group(group)
             if kind == "vars":
-                wanted.append((group, f"[{group}:vars]", number))
+                referenced.append((group, f"[{group}:vars]", number))
             elif kind in ("hosts", "children"):
                 declared[group] = None
             else:
@@ -269,10 +269,10 @@ def read_ini(source: Source) -> None:
         elif child := _GROUP.fullmatch(line):
             tree.group(group).children[_safe(child[1])] = None
             tree.group(_safe(child[1]))
-            wanted.append((_safe(child[1]), line, number))
+            referenced.append((_safe(child[1]), line, number))
         else:
             source.refuse(number, line, "not the name of a group")
-    for name, line, number in wanted:
+    for name, line, number in referenced:
         if name not in declared:
             source.refuse(
                 number, line, f"no section [{name}] or [{name}:children]", "Ansible refuses it, too"
@@ -289,20 +289,20 @@ def _ini_host(tree: Tree, group: str, line: str, number: int) -> None:
     if first.endswith(":"):
         tree.source.refuse(number, line, "ends in ':'", "is this YAML? give it a name that ends in .yml")
         return
-    said = {}
+    variables = {}
     for word in words:
         key, equals, value = word.partition("=")
         if not equals:
             tree.source.refuse(number, line, f"'{printable(word, 40)}' is not key=value")
             return
         if _matters(key):
-            said[key] = _value(value)
-    tree.host(first, group, said, number)
+            variables[key] = _value(value)
+    tree.host(first, group, variables, number)
 
 
 def _matters(key: str) -> bool:
-    every = [name for names in TAKEN.values() for name in names]
-    return key in (*every, CONNECTION, PRIORITY) or bool(UNTAKEN.fullmatch(key))
+    every = [name for names in VARIABLES.values() for name in names]
+    return key in (*every, CONNECTION, PRIORITY) or bool(UNSUPPORTED.fullmatch(key))
 
 
 def _value(text: str) -> Any:
@@ -351,7 +351,7 @@ def _group(tree: Tree, name: str, group: Any, meta: Mapping[str, Any], depth: in
         tree.source.refuse(None, name, "groups that are nested too deep")
         raise Stop
     safe = _safe(name)
-    own = tree.group(safe)
+    node = tree.group(safe)
     if isinstance(group, list):
         group = {"hosts": group}
     if not isinstance(group, dict):
@@ -362,12 +362,12 @@ def _group(tree: Tree, name: str, group: Any, meta: Mapping[str, Any], depth: in
         if isinstance(group.get(section), int | float | bool):
             tree.source.refuse(documents.line_of(group, section), name, f"its {section} are no list")
             return
-    own.vars.update({k: v for k, v in documents.mapping(group.get("vars")).items() if _matters(k)})
-    for host, said, line in _each(group, "hosts"):
-        known = {**documents.mapping(meta.get(host)), **documents.mapping(said)}
+    node.vars.update({k: v for k, v in documents.mapping(group.get("vars")).items() if _matters(k)})
+    for host, variables, line in _each(group, "hosts"):
+        known = {**documents.mapping(meta.get(host)), **documents.mapping(variables)}
         tree.host(host, safe, {k: v for k, v in known.items() if _matters(k)}, line)
     for child, inner, _ in _each(group, "children"):
-        own.children[_safe(child)] = None
+        node.children[_safe(child)] = None
         _group(tree, child, inner, meta, depth + 1)
 
 

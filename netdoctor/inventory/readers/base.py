@@ -24,7 +24,7 @@ class Stop(Exception):
 class Source:
     """One list to read. shown: its name, safe to print; room: how many hosts may still be listed."""
 
-    shown: str
+    display: str
     text: str
     lines: Sequence[Line]
     problems: Problems
@@ -38,10 +38,10 @@ class Source:
 
     def refuse(self, line: int | None, token: str, message: str, hint: str = "") -> None:
         """Note a problem. Raises Stop when there are too many of them."""
-        self.problems.add(self.shown, line, token, message, hint)
+        self.problems.add(self.display, line, token, message, hint)
         if self.problems.total >= KEPT_MAX:
             self.problems.add(
-                self.shown, line, "", f"reading stopped here, after {self.problems.total} problems"
+                self.display, line, "", f"reading stopped here, after {self.problems.total} problems"
             )
             raise Stop
 
@@ -50,7 +50,7 @@ class Source:
         if names:
             more = f" and {len(names) - _NOTED_MAX} more" if len(names) > _NOTED_MAX else ""
             text = f"{text}: {', '.join(names[:_NOTED_MAX])}{more}"
-        self.notes.append(f"{self.shown}: {printable(text, 400)}")
+        self.notes.append(f"{self.display}: {printable(text, 400)}")
 
     def raw(self) -> Iterator[tuple[int, str]]:
         """All lines with their numbers, where '#' does not mean everywhere what it means to us."""
@@ -89,13 +89,16 @@ class Source:
         fault = None if user is None else user_fault(str(user))
         if fault:
             self.refuse(line, text, fault.message, fault.hint)
-        numbers = {key: self._number(key, said, line, text) for key, said in _said(port, slots, gpus)}
+        counts = {"port": port, "slots": slots, "gpus": gpus}
+        numbers = {
+            key: self._number(key, value, line, text) for key, value in counts.items() if value is not None
+        }
         if self.problems.total != before:
             return
         dialled = name if address is None else str(address)
         entry = Entry(
             dialled,
-            self.shown,
+            self.display,
             line,
             text,
             user=None if user is None else str(user),
@@ -107,19 +110,15 @@ class Source:
         )
         self.entries.append(entry)
 
-    def _number(self, key: str, said: object, line: int | None, text: str) -> int | None:
-        digits = str(said)
-        if isinstance(said, bool) or not (digits.isascii() and digits.isdecimal() and len(digits) <= 9):
+    def _number(self, key: str, value: object, line: int | None, text: str) -> int | None:
+        digits = str(value)
+        if isinstance(value, bool) or not (digits.isascii() and digits.isdecimal() and len(digits) <= 9):
             self.refuse(line, text, f"{key} '{printable(digits, 40)}' is not a number")
             return None
         low = 0 if key == "gpus" else 1
         if not low <= int(digits) <= _BOUNDS[key]:
             self.refuse(line, text, f"{key} {digits} is not between {low} and {_BOUNDS[key]}")
         return int(digits)
-
-
-def _said(port: object, slots: object, gpus: object) -> list[tuple[str, object]]:
-    return [(k, v) for k, v in (("port", port), ("slots", slots), ("gpus", gpus)) if v is not None]
 
 
 @dataclass(frozen=True, slots=True)

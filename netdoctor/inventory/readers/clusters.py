@@ -56,7 +56,7 @@ def read_kubernetes(source: Source) -> None:
     waiting: list[str] = []
     unready: list[str] = []
     found: list[tuple[int, str, dict[str, Any]]] = []
-    for place, item in enumerate(map(mapping, listed)):
+    for position, item in enumerate(map(mapping, listed)):
         meta, status = mapping(item.get("metadata")), mapping(item.get("status"))
         name = str(meta.get("name", ""))
         pod = item.get("kind", "Pod") == "Pod"
@@ -68,11 +68,11 @@ def read_kubernetes(source: Source) -> None:
             unready.append(name)
         where = _index(mapping(meta.get("labels"))) if pod else None
         gpus = _gpus(item) if pod else mapping(status.get("allocatable")).get(GPU)
-        found.append((place if where is None else where, name, {"address": address, "gpus": gpus}))
+        found.append((position if where is None else where, name, {"address": address, "gpus": gpus}))
     labelled = sum(
         _index(mapping(mapping(mapping(i).get("metadata")).get("labels"))) is not None for i in listed
     )
-    if labelled and labelled == len(listed) and len({place for place, _, _ in found}) == len(found):
+    if labelled and labelled == len(listed) and len({position for position, _, _ in found}) == len(found):
         found.sort(key=lambda one: one[0])
     for _, name, fields in found:
         source.host(name, None, **fields)
@@ -90,21 +90,21 @@ def _internal(status: dict[str, Any]) -> Any:
 
 
 def _is_ready(status: dict[str, Any], spec: dict[str, Any]) -> bool:
-    said = {c.get("type"): c.get("status") for c in map(mapping, items(status.get("conditions")))}
-    return said.get("Ready") == "True" and not spec.get("unschedulable")
+    conditions = {c.get("type"): c.get("status") for c in map(mapping, items(status.get("conditions")))}
+    return conditions.get("Ready") == "True" and not spec.get("unschedulable")
 
 
 def _index(labels: dict[str, Any]) -> int | None:
-    said = next((str(labels[name]) for name in _INDEX if name in labels), "")
-    return int(said) if said.isascii() and said.isdecimal() and len(said) < 10 else None
+    text = next((str(labels[name]) for name in _INDEX if name in labels), "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
 def _gpus(pod: dict[str, Any]) -> int | None:
     """The GPUs of all containers of a pod; None where it asks for none, or in no number."""
     total = 0
     for container in map(mapping, items(mapping(pod.get("spec")).get("containers"))):
-        said = str(mapping(mapping(container.get("resources")).get("limits")).get(GPU, 0))
-        total += int(said) if said.isascii() and said.isdecimal() and len(said) < 5 else 0
+        limit = str(mapping(mapping(container.get("resources")).get("limits")).get(GPU, 0))
+        total += int(limit) if limit.isascii() and limit.isdecimal() and len(limit) < 5 else 0
     return total or None
 
 

@@ -99,7 +99,7 @@ def read_hosts(source: Source) -> None:
     """
     passed: list[str] = []
     second: list[str] = []
-    seen: set[str] = set()
+    names_before: set[str] = set()
     for line in source.lines:
         address, *names = words_of(line.text)
         try:
@@ -113,10 +113,10 @@ def read_hosts(source: Source) -> None:
             source.refuse(line.number, address, "an address without a name")
         elif names[0] in OWN_NAMES or not _is_one_machine(found):
             passed.append(names[0])
-        elif names[0].lower() in seen:
+        elif names[0].lower() in names_before:
             second.append(f"{names[0]} at {address}")
         else:
-            seen.add(names[0].lower())
+            names_before.add(names[0].lower())
             source.host(names[0], line.number, address=address, text=line.text)
     if passed:
         source.note("not machines of a cluster, left out", passed)

@@ -164,8 +164,8 @@ class _Yaml:
                 return
             del inside.lines[key]
             for other in value if isinstance(value, list) else [value]:
-                for name, said in mapping(other).items():
-                    inside.setdefault(name, said)
+                for name, inner in mapping(other).items():
+                    inside.setdefault(name, inner)
 
     def _more(self, count: int, line: int) -> None:
         self.count += count

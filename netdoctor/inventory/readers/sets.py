@@ -38,7 +38,7 @@ def read_set(source: Source) -> None:
     """Lines of node sets, which add up."""
     for line in source.lines:
         try:
-            names = evaluate(re.sub(r"[ \t]+", "", line.text), source.room, typed=not line.number)
+            names = evaluate(re.sub(r"[ \t]+", "", line.text), source.room, may_run=not line.number)
         except SyntaxFault as error:
             source.refuse(line.number or None, error.token, *error.fault)
             continue
@@ -47,7 +47,7 @@ def read_set(source: Source) -> None:
 
 
 def evaluate(
-    text: str, room: int = RANGE_MAX, depth: int = 0, inside: str | None = None, *, typed: bool = False
+    text: str, room: int = RANGE_MAX, depth: int = 0, inside: str | None = None, *, may_run: bool = False
 ) -> list[str]:
     """The names of an expression, each once, in its order. Raises SyntaxFault.
 
@@ -58,7 +58,7 @@ def evaluate(
         if not piece:
             raise SyntaxFault(text, _NOTHING)
         found = dict.fromkeys(
-            _group(piece, depth, inside, typed) if piece[0] == "@" else write_out(piece, room)
+            _group(piece, depth, inside, may_run) if piece[0] == "@" else write_out(piece, room)
         )
         match operator:
             case "!":
@@ -75,7 +75,7 @@ def evaluate(
     return list(chosen)
 
 
-def _group(piece: str, depth: int, inside: str | None, typed: bool) -> Iterable[str]:
+def _group(piece: str, depth: int, inside: str | None, may_run: bool) -> Iterable[str]:
     """The nodes of ``@group``, ``@source:group`` or ``@*``, groups in groups written out."""
     found = _GROUP.fullmatch(piece)
     if found is None:
@@ -84,11 +84,11 @@ def _group(piece: str, depth: int, inside: str | None, typed: bool) -> Iterable[
         raise SyntaxFault(piece, Fault(f"groups of groups, more than {NESTED_MAX} deep or in a circle"))
     where = found[1] or inside
     for name in write_out(found[2]):
-        for text in _nodes(piece, name, where, typed):
-            yield from evaluate(str(text), RANGE_MAX, depth + 1, where, typed=typed)
+        for text in _nodes(piece, name, where, may_run):
+            yield from evaluate(str(text), RANGE_MAX, depth + 1, where, may_run=may_run)
 
 
-def _nodes(piece: str, group: str, where: str | None, typed: bool) -> list[str]:
+def _nodes(piece: str, group: str, where: str | None, may_run: bool) -> list[str]:
     """What ClusterShell's configuration says of a group. Raises SyntaxFault.
 
     Many of its sources are commands of the site. They run for a group that the user types, as for clush -w,
@@ -105,7 +105,7 @@ def _nodes(piece: str, group: str, where: str | None, typed: bool) -> list[str]:
     try:
         resolver = std_group_resolver()
         source: Any = resolver._source(where)  # there is no public way to ask whether it runs a command
-        if isinstance(source, UpcallGroupSource) and not typed:
+        if isinstance(source, UpcallGroupSource) and not may_run:
             hint = f"run it yourself: nodeset -f '{piece}' | netdoctor hosts show -"
             name = printable(str(source.name), 40)
             fault = Fault(f"groups of {name} come from a command, which no file makes us run", hint)

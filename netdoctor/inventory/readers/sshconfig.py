@@ -26,18 +26,18 @@ _FOUND_BY_SSH = (DEFAULT, "/etc/ssh/ssh_config")
 def read(source: Source) -> None:
     """The names of Host lines that stand for one host each; patterns, negations and Match are for others."""
     lines = [(line.number, line.text) for line in source.lines]
-    seen: dict[str, None] = {}
+    found: dict[str, None] = {}
     patterns = 0
     for number, words in _hosts(lines):
         for alias in words:
-            if alias in seen or _is_pattern(alias):
+            if alias in found or _is_pattern(alias):
                 patterns += _is_pattern(alias)
                 continue
-            seen[alias] = None
+            found[alias] = None
             source.host(alias, number)
     if any(text.lower().startswith("include") for _, text in lines):
         source.note("Include is not followed here; --from-ssh-config GLOB follows it")
-    if patterns and not seen:
+    if patterns and not found:
         source.refuse(None, "", "its Host lines are patterns only, which stand for no host")
     known = {os.path.realpath(os.path.expanduser(name)) for name in _FOUND_BY_SSH}
     if source.path and os.path.realpath(source.path) not in known:
@@ -50,16 +50,16 @@ def aliases(pattern: str, path: str | None = None) -> list[str]:
     Raises InventoryError where a file cannot be read, or nothing matches.
     """
     problems = Problems()
-    shown = path or DEFAULT
-    every = list(dict.fromkeys(_all(os.path.expanduser(shown), problems, 0, [])))
+    file = path or DEFAULT
+    every = list(dict.fromkeys(_all(os.path.expanduser(file), problems, 0, [])))
     problems.raise_any()
     found = [alias for alias in every if fnmatchcase(alias, pattern)]
     if not found:
         listed = ", ".join(every[:5]) or "none that stands for one host"
-        problems.add(shown, None, pattern, "matches no alias", f"there are: {listed}")
+        problems.add(file, None, pattern, "matches no alias", f"there are: {listed}")
     for alias in found:
         if fault := host_fault(alias):
-            problems.add(shown, None, alias, fault.message, fault.hint)
+            problems.add(file, None, alias, fault.message, fault.hint)
     problems.raise_any()
     return found
 
@@ -77,8 +77,8 @@ def _all(path: str, problems: Problems, depth: int, files: list[str]) -> Iterato
             continue
         if found["key"].lower() == "include":
             for word in _words(found["rest"]):
-                place = os.path.join(os.path.expanduser("~/.ssh"), os.path.expanduser(word))
-                for name in sorted(glob.glob(place))[:FILES_MAX]:
+                full = os.path.join(os.path.expanduser("~/.ssh"), os.path.expanduser(word))
+                for name in sorted(glob.glob(full))[:FILES_MAX]:
                     yield from _all(name, problems, depth + 1, files)
         elif found["key"].lower() == "host":
             yield from (word for word in _words(found["rest"]) if not _is_pattern(word))
