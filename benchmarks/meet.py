@@ -174,8 +174,8 @@ def met(port: int, count: int) -> tuple[int, float]:
     from netdoctor.transport.tasks.meet import MeetOptions, MeetTransport
 
     began = time.process_time()
-    place = meeting.Place(host=HERE, port=port)
-    options = MeetOptions(place=place, key=key(), tasks=count, wait_s=60, invite=invite)
+    place = meeting.Rendezvous(host=HERE, port=port)
+    options = MeetOptions(rendezvous=place, key=key(), tasks=count, wait_s=60, invite=invite)
     transport = MeetTransport(Limits(node_budget_s=60), options)
     targets = transport.inventory().targets
     groups: dict[str, Any] = {

@@ -97,7 +97,7 @@ def _meet(args: argparse.Namespace, request: ScanRequest, node: str, this_task: 
     why = attend(
         node,
         this_task,
-        rendezvous=meeting.place(args.meet),
+        rendezvous=meeting.parse_rendezvous(args.meet),
         key=meeting.secret(os.environ, request.secret_file),
         request=request,
     )

@@ -32,7 +32,7 @@ from netdoctor.report.save import write_whole
 from netdoctor.text import clean
 from netdoctor.transport import bundle
 from netdoctor.transport.tasks import attending, meeting
-from netdoctor.transport.tasks.meeting import PLACES_MAX, SECRET, Place
+from netdoctor.transport.tasks.meeting import PLACES_MAX, SECRET, Rendezvous
 
 NAME = "netdoctor.meet"
 SCHEMA = "netdoctor.meet/1"
@@ -163,7 +163,7 @@ def attend(
     node: str,
     task: Task,
     *,
-    rendezvous: Place,
+    rendezvous: Rendezvous,
     key: str | None,
     request: ScanRequest,
 ) -> str:
@@ -209,10 +209,10 @@ def _collectors(checks_dir: tuple[Path, ...]) -> Mapping[str, str]:
     return registry.collectors({parameter.info.group for check in checks for parameter in check.needs})
 
 
-def _spots(rendezvous: Place, key: str | None, before: str) -> tuple[list[Spot], str, str]:
+def _spots(rendezvous: Rendezvous, key: str | None, before: str) -> tuple[list[Spot], str, str]:
     """(addresses and ports to call, the key there, what to say where nobody answers)."""
     if rendezvous.folder is None:
-        spots = meeting.looked_up(rendezvous.host, rendezvous.port)
+        spots = meeting.look_up(rendezvous.host, rendezvous.port)
         nobody = f"nothing answers at {rendezvous.host} port {rendezvous.port}"
         return spots, key or "", before or (nobody if spots else f"{rendezvous.host} has no address")
     found = invited(rendezvous.folder)

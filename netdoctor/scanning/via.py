@@ -103,7 +103,7 @@ def _meet(request: ScanRequest, limits: Limits) -> Transport:
     if not (request.tasks or request.hosts or request.targets):
         raise InputError("--meet: say how many tasks there are (--tasks N), or name the hosts")
     options = MeetOptions(
-        place=meeting.place(request.meet or ""),
+        rendezvous=meeting.parse_rendezvous(request.meet or ""),
         key=meeting.secret(request.environ, request.secret_file),
         tasks=request.tasks,
         wait_s=wait_s(request),

@@ -9,31 +9,28 @@ import msgspec
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.host import Login, Session
 from netdoctor.inventory.model import Target
-from netdoctor.transport.base import Reply, Request, SessionEvent
+from netdoctor.transport.base import Event, Reply, Request, SessionEvent, StartPlan, Transport
 
 Answer = Callable[[str, Request], Any]
 
 
 @dataclass
-class FakeTransport:
-    """Nodes that log in and answer.
+class FakeTransport(Transport):
+    """Nodes that log in and answer."""
 
-    sessions[node]: instead of a good login. facts[node]: by group a fact, a Missing, or what an agent would
-    send; anything but a dictionary is the whole answer. answers[op]: a function from (node, request) to a raw
-    result, a Missing, or None for silence. trip: called with (what, node) before each event; it may raise.
-    asked: the (op, node) of every request after the first; closed: how often it was; started: the
-    interpreters of each start.
-    """
-
+    # By node: instead of a good login.
     sessions: dict[str, Session] = field(default_factory=dict)
+    # By node, then group: a fact, a Missing, or what an agent would send. All but a dict is a whole answer.
     facts: dict[str, Any] = field(default_factory=dict)
+    # By op: from (node, request) to a raw result, a Missing, or None for silence.
     answers: dict[str, Answer] = field(default_factory=dict)
+    # Called with (what, node) before each event; it may raise.
     trip: Callable[[str, str], None] = lambda what, node: None
-    asked: list[tuple[str, str]] = field(default_factory=list)
-    closed: int = 0
+    requests: list[tuple[str, str]] = field(default_factory=list)  # (op, node) of all after the first
+    closed: int = 0  # how often
     notes: tuple[str, ...] = ()
-    shut: set[str] = field(default_factory=set)
-    started: list[list[str | None]] = field(default_factory=list)
+    shut: set[str] = field(default_factory=set)  # nodes without a session
+    started: list[list[str | None]] = field(default_factory=list)  # the interpreters of each start
 
     def session(self, target: Target) -> Session:
         """How the login of a node ends that `sessions` does not name."""
@@ -43,42 +40,34 @@ class FakeTransport:
         """What a node says of a group that `facts` does not name."""
         return Missing(Why.NOT_COLLECTED, f"no {group} was prepared")
 
-    def start(
-        self,
-        targets: Sequence[Target],
-        first: Mapping[str, Request],
-        *,
-        keep_open: bool,
-        collectors: Mapping[str, str],
-        deadline_s: float = 300.0,
-    ) -> Iterator[SessionEvent | Reply]:
+    def _start(self, plan: StartPlan) -> Iterator[Event]:
         """Yield a session for each target, and a reply after each that is ok."""
-        self.started.append([target.python for target in targets])
-        for target in targets:
+        self.started.append([target.python for target in plan.targets])
+        for target in plan.targets:
             self.trip("login", target.id)
             self.shut.discard(target.id)
             session = self.sessions.get(target.id) or self.session(target)
             yield SessionEvent(node=target.id, session=session)
             if session.outcome == Login.OK:
                 self.trip("facts", target.id)
-                yield _reply(target.id, self._first(target, first[target.id]))
-            if session.outcome != Login.OK or not keep_open:
+                yield _reply(target.id, self._first(target, plan.first[target.id]))
+            if session.outcome != Login.OK or not plan.keep_open:
                 self.lose(target.id)
 
     def _first(self, target: Target, request: Request) -> Any:
-        said = self.facts.get(target.id, {})
-        if not isinstance(said, dict):
-            return said
-        groups = [*request.args["groups"], *said]
-        return {g: _raw(said[g] if g in said else self.fact(target, g)) for g in groups}
+        facts = self.facts.get(target.id, {})
+        if not isinstance(facts, dict):
+            return facts
+        groups = [*request.args["groups"], *facts]
+        return {g: _raw(facts[g] if g in facts else self.fact(target, g)) for g in groups}
 
     def bound_s(self, targets: Sequence[Target]) -> float:
         return 1.0
 
-    def call(self, requests: Mapping[str, Request], within_s: float | None = None) -> Iterator[Reply]:
+    def _call(self, requests: Mapping[str, Request], finish: float) -> Iterator[Reply]:
         """Yield one reply per request, in order, but for silence."""
         for node, request in requests.items():
-            self.asked.append((request.op, node))
+            self.requests.append((request.op, node))
             self.trip(request.op, node)
             answer: Any = Missing(Why.NOT_COLLECTED, f"no answer to {request.op} was prepared")
             if node in self.shut:

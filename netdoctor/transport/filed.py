@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from netdoctor.errors import ProtocolError
-from netdoctor.facts.base import Missing, Why
+from netdoctor.facts.base import Why
 from netdoctor.facts.host import Login, Session
 from netdoctor.inventory.model import Target
-from netdoctor.transport.base import Reply, Request, SessionEvent
+from netdoctor.transport.base import Event, Reply, Request, SessionEvent, StartPlan, Transport, missing_reply
 from netdoctor.transport.frames import decode_members
 
 # Of a group of facts that is asked for and not in the file.
@@ -25,46 +25,34 @@ class Answer:
     facts: bytes = b"{}"
 
 
-class FiledTransport:
+class FiledTransport(Transport):
     """Gives the answers of nodes that have written them."""
 
     def __init__(self, answers: Mapping[str, Answer]) -> None:
         self._answers = answers
-        self.notes: tuple[str, ...] = ()
 
-    def start(
-        self,
-        targets: Sequence[Target],
-        first: Mapping[str, Request],
-        *,
-        keep_open: bool,
-        collectors: Mapping[str, str],
-        deadline_s: float = 300.0,
-    ) -> Iterator[SessionEvent | Reply]:
+    def _start(self, plan: StartPlan) -> Iterator[Event]:
         """Yield what each node has written."""
-        for target in targets:
+        for target in plan.targets:
             answer = self._answers[target.id]
             yield SessionEvent(node=target.id, session=answer.session)
             if answer.session.outcome != Login.OK:
                 continue
             try:
                 found = decode_members(answer.facts)
-                asked = dict.fromkeys(first[target.id].args["groups"], UNSAID)
-                yield Reply(node=target.id, result={**asked, **found})
+                absent = dict.fromkeys(plan.first[target.id].args["groups"], UNSAID)
+                yield Reply(node=target.id, result={**absent, **found})
             except (ProtocolError, TypeError) as error:
-                yield Reply(node=target.id, missing=Missing(Why.UNPARSABLE, str(error)))
+                yield missing_reply(target.id, Why.UNPARSABLE, str(error))
 
     def bound_s(self, targets: Sequence[Target]) -> float:
         """Nobody is waited for; it has to be more than no time."""
         return 60.0 + len(targets)
 
-    def call(self, requests: Mapping[str, Request], within_s: float | None = None) -> Iterator[Reply]:
+    def _call(self, requests: Mapping[str, Request], finish: float) -> Iterator[Reply]:
         """Nobody is there to be asked."""
         for node in requests:
-            yield Reply(node=node, missing=Missing(Why.NOT_COLLECTED, "its facts come from a file"))
-
-    def interrupt(self, error: BaseException) -> None:
-        """Nothing waits here."""
+            yield missing_reply(node, Why.NOT_COLLECTED, "its facts come from a file")
 
     def close(self) -> None:
         """Nothing is open."""

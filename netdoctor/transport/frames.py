@@ -115,7 +115,7 @@ class FrameReader:
     def __init__(self, marker: str) -> None:
         self._head = b"\x1e" + marker.encode("ascii") + b" "
         self._buffer = bytearray()
-        self._wanted = -1  # length of the payload whose header was read, -1 before
+        self._payload_length = -1  # length of the payload whose header was read, -1 before
         self._noise = bytearray()
         self._noise_bytes = 0
 
@@ -125,28 +125,28 @@ class FrameReader:
         return clean(bytes(self._noise), NOISE_SHOWN)
 
     @property
-    def kept(self) -> bytes:
+    def tail_bytes(self) -> bytes:
         """Noise and what is still undecided: what a shell printed instead of starting an agent."""
         return bytes(self._noise + self._buffer[:NOISE_KEPT_BYTES])
 
     @property
     def tail(self) -> str:
         """The beginning of that, sanitised."""
-        return clean(self.kept, NOISE_SHOWN)
+        return clean(self.tail_bytes, NOISE_SHOWN)
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the payloads that `data` completes. Raises ProtocolError: over the caps, a bad length."""
         self._buffer += data
         found: list[bytes] = []
         while True:
-            if self._wanted < 0 and not self._read_head():
+            if self._payload_length < 0 and not self._read_head():
                 return found
-            if len(self._buffer) < self._wanted + 1:
+            if len(self._buffer) < self._payload_length + 1:
                 return found
-            found.append(bytes(memoryview(self._buffer)[: self._wanted]))
+            found.append(bytes(memoryview(self._buffer)[: self._payload_length]))
             # The newline after a payload is not checked: a frame is its length.
-            del self._buffer[: self._wanted + 1]
-            self._wanted = -1
+            del self._buffer[: self._payload_length + 1]
+            self._payload_length = -1
 
     def _read_head(self) -> bool:
         start = self._buffer.find(self._head)
@@ -165,9 +165,9 @@ class FrameReader:
         digits = bytes(self._buffer[len(self._head) : end])
         if not digits.isdigit():
             raise ProtocolError("a frame without a length")
-        self._wanted = int(digits)
-        if self._wanted > FRAME_CAP_BYTES:
-            raise ProtocolError(f"a reply of {self._wanted} bytes, the limit is {FRAME_CAP_BYTES}")
+        self._payload_length = int(digits)
+        if self._payload_length > FRAME_CAP_BYTES:
+            raise ProtocolError(f"a reply of {self._payload_length} bytes, the limit is {FRAME_CAP_BYTES}")
         del self._buffer[: end + 1]
         return True
 

@@ -1,7 +1,6 @@
 """This machine without SSH: the same agent as a child process, over pipes."""
 
 import contextlib
-import math
 import os
 import secrets
 import selectors
@@ -20,7 +19,16 @@ from netdoctor.facts.host import Login, Session
 from netdoctor.inventory.model import Target
 from netdoctor.text import clean
 from netdoctor.transport import here
-from netdoctor.transport.base import Interruptible, Limits, Reply, Request, SessionEvent
+from netdoctor.transport.base import (
+    Event,
+    Limits,
+    Reply,
+    Request,
+    SessionEvent,
+    StartPlan,
+    Transport,
+    missing_reply,
+)
 from netdoctor.transport.session import Answer, Broken, Conversation, Greeting, Send, too_old
 from netdoctor.transport.ssh.sshconfig import local_user
 
@@ -46,7 +54,7 @@ class _Agent:
             start_new_session=True,
             bufsize=0,
         )
-        self.talk = Conversation(marker, anchor_s)
+        self.conversation = Conversation(marker, anchor_s)
         self.errors = b""
         self._events: deque[Greeting | Answer | Broken] = deque()
         self._selector = selectors.DefaultSelector()
@@ -91,7 +99,7 @@ class _Agent:
             return
         if not data:
             raise AgentLost("the agent ended")
-        for event in self.talk.feed(data):
+        for event in self.conversation.feed(data):
             if isinstance(event, Send):
                 self.send(event.data, finish)
             else:
@@ -113,14 +121,14 @@ class _Agent:
     def answer(self, request: Request, finish: float) -> Answer:
         """What comes of a request."""
         try:
-            self.send(self.talk.ask_for(request), finish)
+            self.send(self.conversation.ask_for(request), finish)
             while not isinstance(event := self.next(finish), Answer):
                 if isinstance(event, Broken):
                     return Answer(missing=Missing(Why.LOST, event.why))
         except AgentLost as error:
-            return self.talk.gone(str(error)) or Answer(missing=Missing(Why.LOST, str(error)))
+            return self.conversation.end(str(error)) or Answer(missing=Missing(Why.LOST, str(error)))
         except TimeoutError as error:
-            return self.talk.late(str(error)) or Answer(missing=Missing(Why.TIMED_OUT, str(error)))
+            return self.conversation.late(str(error)) or Answer(missing=Missing(Why.TIMED_OUT, str(error)))
         return event
 
     def stop(self) -> None:
@@ -143,7 +151,7 @@ class _Agent:
                 stream.close()
 
 
-class LocalTransport(Interruptible):
+class LocalTransport(Transport):
     """Runs an agent for each target on this machine; there is usually one."""
 
     def __init__(self, limits: Limits, python: str | None = None) -> None:
@@ -152,7 +160,6 @@ class LocalTransport(Interruptible):
         self._agents: dict[str, _Agent] = {}
         self._leaving: list[_Agent] = []
         self._anchor = time.time() - time.monotonic()
-        self.notes: tuple[str, ...] = ()
 
     def describe(self, target: Target) -> dict[str, Any]:
         """Return what `start` would run."""
@@ -166,36 +173,26 @@ class LocalTransport(Interruptible):
             "python": target.python or self._python,
         }
 
-    def start(
-        self,
-        targets: Sequence[Target],
-        first: Mapping[str, Request],
-        *,
-        keep_open: bool,
-        collectors: Mapping[str, str],
-        deadline_s: float = 300.0,
-    ) -> Iterator[SessionEvent | Reply]:
-        """Start an agent for each target and send it its first request."""
-        for target in targets:
+    def _start(self, plan: StartPlan) -> Iterator[Event]:
+        for target in plan.targets:
             finish = time.monotonic() + self._limits.node_budget_s
-            session, agent = self._begin(target, finish, collectors, deadline_s)
+            session, agent = self._begin(target, finish, plan)
             yield SessionEvent(node=target.id, session=session)
             if agent is None:
                 continue
             self._agents[target.id] = agent
-            yield self._ask(target.id, first[target.id], finish)
-            if not keep_open:
+            yield self._ask(target.id, plan.first[target.id], finish)
+            if not plan.keep_open:
                 self._dismiss(target.id)
 
     def bound_s(self, targets: Sequence[Target]) -> float:
         """Return the longest that `start` can take: one after the other."""
         return len(targets) * self._limits.node_budget_s
 
-    def call(self, requests: Mapping[str, Request], within_s: float | None = None) -> Iterator[Reply]:
+    def _call(self, requests: Mapping[str, Request], finish: float) -> Iterator[Reply]:
         """Send one request to each named node, one after the other."""
-        end = math.inf if within_s is None else time.monotonic() + within_s
         for node, request in requests.items():
-            yield self._ask(node, request, end)
+            yield self._ask(node, request, finish)
 
     def close(self) -> None:
         """End all agents within two seconds."""
@@ -206,15 +203,13 @@ class LocalTransport(Interruptible):
             agent.reap(finish)
         self._leaving.clear()
 
-    def _begin(
-        self, target: Target, finish: float, collectors: Mapping[str, str], deadline_s: float
-    ) -> tuple[Session, _Agent | None]:
+    def _begin(self, target: Target, finish: float, plan: StartPlan) -> tuple[Session, _Agent | None]:
         from netdoctor.transport.bundle import argv, build_bundle
 
         python = target.python or self._python
         marker = secrets.token_hex(8)
-        bundle = build_bundle(marker=marker, deadline_s=deadline_s, collectors=collectors)
-        session = partial(Session, user=local_user(), interpreter=python, transport="local")
+        bundle = build_bundle(marker=marker, deadline_s=plan.deadline_s, collectors=plan.collectors)
+        session = partial(Session, user=local_user(), interpreter=python, transport="local", stage="agent")
         began = time.monotonic()
         try:
             agent = _Agent(argv(python, marker), marker, self._anchor, self._raise_interruption)
@@ -222,12 +217,12 @@ class LocalTransport(Interruptible):
             if isinstance(e, FileNotFoundError | PermissionError):
                 detail = clean(f"{python}: {e.strerror}", 200)
                 return session(outcome=Login.INTERPRETER, stage="shell", detail=detail), None
-            trouble, detail = here.no_process(e)
+            resource, detail = here.no_process(e)
             detail = clean(detail, 200)
-            return session(outcome=Login.CONTROL, stage="shell", detail=detail, trouble=trouble), None
+            return session(outcome=Login.CONTROL, stage="shell", detail=detail, trouble=resource), None
         with contextlib.suppress(AgentLost, TimeoutError):  # an old interpreter leaves without reading
             agent.send(bundle, finish)
-        outcome, why, version = Login.SHELL, "", None
+        outcome, version = Login.SHELL, None
         try:
             event = agent.next(finish)
         except (AgentLost, TimeoutError) as e:
@@ -236,30 +231,25 @@ class LocalTransport(Interruptible):
         except BaseException:  # an interruption: `close` has to know of it
             self._drop(agent)
             raise
-        if not isinstance(event, Greeting):
-            said = clean(agent.errors, 200) or (event.why if isinstance(event, Broken) else "it gave up")
-            why = f"the agent did not start: {said}"
-        else:
+        if isinstance(event, Greeting):
             version = clean(event.hello.old_python or event.hello.python, 20)
-            if why := too_old(event.hello, python):
-                outcome = Login.OLD_PYTHON
+            outcome, why = Login.OLD_PYTHON, too_old(event.hello, python)
+        else:
+            reason = event.why if isinstance(event, Broken) else "it gave up"
+            why = f"the agent did not start: {clean(agent.errors, 200) or reason}"
         if why:
             self._drop(agent)
-            detail = clean(why, 400)
-            return session(outcome=outcome, stage="agent", detail=detail, python_version=version), None
+            return session(outcome=outcome, detail=clean(why, 400), python_version=version), None
+        first_byte_ms = (time.monotonic() - began) * 1e3
+        noise = agent.conversation.noise
         return session(
-            outcome=Login.OK,
-            stage="agent",
-            python_version=version,
-            first_byte_ms=(time.monotonic() - began) * 1e3,
-            noise=agent.talk.noise,
+            outcome=Login.OK, python_version=version, first_byte_ms=first_byte_ms, noise=noise
         ), agent
 
     def _ask(self, node: str, request: Request, finish: float) -> Reply:
         agent = self._agents.get(node)
-        if agent is None or agent.talk.broken:
-            why = agent.talk.broken if agent else "no open session"
-            return Reply(node=node, missing=Missing(Why.LOST, why))
+        if agent is None or agent.conversation.broken:
+            return missing_reply(node, Why.LOST, agent.conversation.broken if agent else "no open session")
         return agent.answer(request, min(finish, time.monotonic() + request.timeout_s)).reply(node)
 
     def _dismiss(self, node: str) -> None:

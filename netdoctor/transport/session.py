@@ -23,8 +23,6 @@ from netdoctor.transport.base import Reply, Request
 NEEDS_MAX = 8
 # What an agent may send between two requests.
 REPLY_BYTES_MAX = 4 * frames.FRAME_CAP_BYTES
-# Agents whose clocks are read at one time: an exchange that waits for others measures the wait.
-CLOCK_AT_ONCE = 16
 EXCHANGES, EXCHANGES_MAX = 8, 64
 
 
@@ -76,14 +74,14 @@ _decode_ping = msgspec.json.Decoder(_Ping).decode
 
 @dataclass(slots=True)
 class _Pending:
-    """The request under way. sent: of the last frame; exchanges: of clocks, still to go."""
+    """The request under way. Moments are monotonic."""
 
     op: str
     timeout_s: float
     until: float
     read: Callable[[bytes], Any]
-    sent: float
-    exchanges: int
+    sent: float  # when the last frame was
+    exchanges: int  # of clocks, still to go
     samples: list[list[float]]
 
 
@@ -114,12 +112,12 @@ class Conversation:
         return self._reader.tail
 
     @property
-    def kept(self) -> bytes:
+    def tail_bytes(self) -> bytes:
         """The same as it came."""
-        return self._reader.kept
+        return self._reader.tail_bytes
 
     @property
-    def asked(self) -> bool:
+    def is_pending(self) -> bool:
         """Whether a request is under way."""
         return self._pending is not None
 
@@ -169,7 +167,7 @@ class Conversation:
         """The answer that nobody waits for any longer. What comes of it later is passed over."""
         return self._ended(Why.TIMED_OUT, detail)
 
-    def gone(self, detail: str) -> Answer | None:
+    def end(self, detail: str) -> Answer | None:
         """The answer of an agent that has ended; None where nothing was asked."""
         return self._ended(Why.LOST, detail)
 
@@ -212,11 +210,13 @@ class Conversation:
         if pending.op != "clock":
             return self._answer(pending.read(bytes(frame.result)))
         try:
-            there = _decode_ping(frame.result)
+            ping = _decode_ping(frame.result)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise UnreadableReply(f"the reply to a ping cannot be read: {error}") from error
-        here = self._anchor_s + pending.sent, self._anchor_s + max(pending.sent, at)
-        pending.samples.append([here[0], there.recv_s, there.send_s, here[1]])
+        received = max(pending.sent, at)
+        pending.samples.append(
+            [self._anchor_s + pending.sent, ping.recv_s, ping.send_s, self._anchor_s + received]
+        )
         pending.exchanges -= 1
         if not pending.exchanges:
             return self._answer({"samples": pending.samples})

@@ -287,7 +287,7 @@ def test_after_an_interrupt_no_node_is_asked_anything() -> None:
 
     transport = cluster(trip=trip)
     run(transport)
-    assert transport.asked[-1][0] == "connect"
+    assert transport.requests[-1][0] == "connect"
 
 
 def test_a_defect_in_one_experiment_costs_that_one() -> None:
@@ -337,7 +337,7 @@ def test_progress_counts_up_and_every_node_once() -> None:
 def test_only_what_checks_ask_for_is_asked() -> None:
     transport = cluster()
     run(transport, [login(), limits()])
-    assert transport.asked == []
+    assert transport.requests == []
 
 
 def test_a_thousand_first_requests_are_one_object() -> None:

@@ -360,7 +360,7 @@ def test_who_stopped_answering_is_not_waited_for_again(silent: bool) -> None:
     scan = scan_for({"ports", "path_mtu"})
     outcome = scan.run(transport)
     assert asked == ["n2"]
-    after = [node for op, node in transport.asked if op == "path_mtu"]
+    after = [node for op, node in transport.requests if op == "path_mtu"]
     assert ("n2" in after) is not silent
     found = scan.store.part("ports", "n2")
     if silent:

@@ -317,7 +317,7 @@ def test_equal_addresses_are_one_path() -> None:
 def test_listeners_are_closed_at_the_end() -> None:
     transport = cluster()
     matrix(transport)
-    assert {n for op, n in transport.asked if op == "unlisten"} == {"n1", "n2", "n3"}
+    assert {n for op, n in transport.requests if op == "unlisten"} == {"n1", "n2", "n3"}
 
 
 @pytest.mark.parametrize(

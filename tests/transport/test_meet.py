@@ -51,8 +51,8 @@ def called(port: int, claim: str, key: str = KEY) -> socket.socket:
 
 
 def at(port: int, tasks: int, wait_s: float = 60.0) -> MeetOptions:
-    place = meeting.Place(host=HERE, port=port)
-    return MeetOptions(place=place, key=KEY, tasks=tasks, wait_s=wait_s, invite=rooms.invite)
+    place = meeting.Rendezvous(host=HERE, port=port)
+    return MeetOptions(rendezvous=place, key=KEY, tasks=tasks, wait_s=wait_s, invite=rooms.invite)
 
 
 def spoken(one: socket.socket) -> None:
@@ -71,7 +71,7 @@ def spoken(one: socket.socket) -> None:
 def attended(node: str, port: int, rank: int | None = None, key: str = KEY, within_s: float = 30.0) -> str:
     request = ScanRequest(timeout=within_s, environ=dict(os.environ))
     return rooms.attend(
-        node, Task(rank=rank), rendezvous=meeting.Place(host=HERE, port=port), key=key, request=request
+        node, Task(rank=rank), rendezvous=meeting.Rendezvous(host=HERE, port=port), key=key, request=request
     )
 
 
@@ -251,7 +251,7 @@ def test_a_task_that_was_never_asked_anything_says_so() -> None:
 @pytest.mark.process
 def test_a_silent_stranger_at_another_address_holds_up_no_task() -> None:
     port, silent = free_port(), socket.create_server((HERE, 0))
-    board = calls.Board(1, [HERE], range(port, port + 1), KEY)
+    listener = calls.Listener(1, [HERE], range(port, port + 1), KEY)
     places = [[HERE, silent.getsockname()[1]], [HERE, port]]
     tried: dict[str, str] = {}
     found: list[socket.socket | None] = []
@@ -259,14 +259,14 @@ def test_a_silent_stranger_at_another_address_holds_up_no_task() -> None:
     began = time.monotonic()
     thread.start()
     while thread.is_alive():
-        list(board.events(0.1))
+        list(listener.events(0.1))
     assert time.monotonic() - began < 30
     (one,) = found
     assert one is not None
     assert one.getpeername()[1] == port
     one.close()
     silent.close()
-    board.close()
+    listener.close()
 
 
 @pytest.mark.thorough
@@ -315,7 +315,11 @@ def test_work_grows_with_the_tasks_and_no_faster() -> None:
 def test_who_does_not_call_is_named_and_a_task_that_nobody_takes_says_so(tmp_path: Path) -> None:
     port = free_port()
     options = MeetOptions(
-        place=meeting.Place(folder=tmp_path / "meet"), key=None, tasks=2, wait_s=0.1, invite=rooms.invite
+        rendezvous=meeting.Rendezvous(folder=tmp_path / "meet"),
+        key=None,
+        tasks=2,
+        wait_s=0.1,
+        invite=rooms.invite,
     )
     transport = MeetTransport(Limits(), options)
     inventory = transport.inventory()
@@ -356,17 +360,17 @@ def test_the_file_in_the_folder_is_our_own_or_nothing_is_done_by_it(tmp_path: Pa
             rooms.invited(folder)
         os.chown(path, 0, 0)
     # Where somebody waits nobody else does.
-    board = calls.Board(1, [HERE], None, KEY)
-    ours = [(str(host), int(port)) for host, port in board.places]
+    listener = calls.Listener(1, [HERE], None, KEY)
+    ours = [(str(host), int(port)) for host, port in listener.endpoints]
     rooms.invite(folder, ours, KEY)
-    thread = threading.Thread(target=lambda: [list(board.events(0.1)) for _ in range(10)])
+    thread = threading.Thread(target=lambda: [list(listener.events(0.1)) for _ in range(10)])
     thread.start()
     with pytest.raises(InputError, match="another netdoctor scan waits there"):
         rooms.invite(folder, spots[:1], OTHER)
     thread.join()
-    assert not board.others
+    assert not listener.others
     assert rooms.invited(folder) == (ours, KEY)
-    board.close()
+    listener.close()
     path.write_bytes(good)
     # One that was killed is followed by a later one, of which it takes nothing away.
     later = rooms.invite(folder, spots[:1], OTHER)
@@ -402,8 +406,8 @@ def test_what_ends_a_scan_as_it_leaves_its_file_takes_the_file_away(
 @pytest.mark.process
 def test_of_two_scans_that_begin_at_one_moment_in_a_folder_one_goes_on(tmp_path: Path) -> None:
     """Neither had seen the other's file; whose tasks come would be a matter of luck."""
-    place = meeting.Place(folder=tmp_path)
-    options = MeetOptions(place=place, key=None, tasks=1, wait_s=20.0, invite=blindly)
+    place = meeting.Rendezvous(folder=tmp_path)
+    options = MeetOptions(rendezvous=place, key=None, tasks=1, wait_s=20.0, invite=blindly)
     scans = [MeetTransport(Limits(), options) for _ in range(2)]
     with ThreadPoolExecutor(2) as pool:
         waiting = [pool.submit(scan.inventory) for scan in scans]
@@ -460,26 +464,26 @@ def test_the_screens_say_whom_they_wait_for_and_the_wait_can_be_stopped() -> Non
 
 def test_places_secrets_and_names() -> None:
     table: dict[str, Any] = {
-        "29900": meeting.Place(port=29900),
-        "head:29900": meeting.Place(host="head", port=29900),
-        "[fd00::1]:80": meeting.Place(host="fd00::1", port=80),
-        "/shared/meet": meeting.Place(folder=Path("/shared/meet")),
-        "meet": meeting.Place(folder=Path("meet")),
-        "./a:80": meeting.Place(folder=Path("./a:80")),
+        "29900": meeting.Rendezvous(port=29900),
+        "head:29900": meeting.Rendezvous(host="head", port=29900),
+        "[fd00::1]:80": meeting.Rendezvous(host="fd00::1", port=80),
+        "/shared/meet": meeting.Rendezvous(folder=Path("/shared/meet")),
+        "meet": meeting.Rendezvous(folder=Path("meet")),
+        "./a:80": meeting.Rendezvous(folder=Path("./a:80")),
     }
-    assert {text: meeting.place(text) for text in table} == table
+    assert {text: meeting.parse_rendezvous(text) for text in table} == table
     for wrong in ("", "0", "70000", "-oProxyCommand=x:80", "a b:80", "$(x):80"):
         with pytest.raises(InputError, match="--meet"):
-            meeting.place(wrong)
+            meeting.parse_rendezvous(wrong)
     assert meeting.secret({}, None) is None
     for short in ("x", "x" * 15, " " * 20 + "x"):
         with pytest.raises(InputError, match="16 characters"):
             meeting.secret({meeting.SECRET: short}, None)
     assert KEY != OTHER
-    assert meeting.claimed(meeting.claim(3, "gpu03.a")) == (3, __version__, "gpu03.a")
-    assert meeting.claimed(meeting.claim(None, "fe80::1%eth0")) == (None, __version__, "fe80::1%eth0")
+    assert meeting.read_claim(meeting.claim(3, "gpu03.a")) == (3, __version__, "gpu03.a")
+    assert meeting.read_claim(meeting.claim(None, "fe80::1%eth0")) == (None, __version__, "fe80::1%eth0")
     for text in ("n1", "1/0.1.0/-x", "x/0.1.0/n1", "1/0.1.0/a/b", "1/0.1.0/", "9999999999/1/n1"):
-        assert meeting.claimed(text) == (None, "", ""), text
+        assert meeting.read_claim(text) == (None, "", ""), text
 
 
 def test_mistakes_are_told_before_anybody_is_waited_for(

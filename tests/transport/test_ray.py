@@ -8,7 +8,7 @@ from netdoctor.errors import InputError
 from netdoctor.inventory import Target
 from netdoctor.transport.ray.raycluster import Raylet
 from netdoctor.transport.ray.rayhelper import RayNode, RayOptions, checked, interpreter
-from netdoctor.transport.ray.transport import Rows, listed
+from netdoctor.transport.ray.transport import Rows, inventory_of
 
 
 def row(number: int, *, alive: bool = True, **changes: object) -> RayNode:
@@ -17,7 +17,7 @@ def row(number: int, *, alive: bool = True, **changes: object) -> RayNode:
 
 
 def ids(*rows: RayNode) -> list[tuple[str, str]]:
-    return [(target.id, target.host) for target in listed(rows, "Ray").targets]
+    return [(target.id, target.host) for target in inventory_of(rows, "Ray").targets]
 
 
 def test_the_nodes_are_those_of_ray_with_the_head_first() -> None:
@@ -44,21 +44,21 @@ def test_of_the_dead_those_are_listed_that_nobody_stopped() -> None:
     # One that came back has a row of its own.
     again = [row(2, id="f"), died]
     assert [host for _, host in ids(*again)] == ["10.0.0.2"]
-    found = Rows(again[::-1]).of(Target(id="a", host="10.0.0.2"))
+    found = Rows(again[::-1]).find(Target(id="a", host="10.0.0.2"))
     assert found is not None
     assert found.alive
     # A raylet that was started anew, while Ray has not missed the one before: either may be the live one.
     twice = [row(2, id="f"), row(2, id="e"), row(2, id="d", alive=False), row(3)]
-    assert [one.id for one in Rows(twice).beside(twice[1])] == ["e", "f"]
+    assert [one.id for one in Rows(twice).at_address_of(twice[1])] == ["e", "f"]
     assert [host for _, host in ids(*twice)] == ["10.0.0.2", "10.0.0.3"]
 
 
 @pytest.mark.parametrize("name", ["10.0.0.7", "gpu7.site", "GPU7", "worker-7", "localhost"])
 def test_a_listed_node_is_found_by_any_of_its_names(name: str) -> None:
     here = row(7) if name != "localhost" else row(7, address="127.0.0.1")
-    found = Rows([row(1), here]).of(Target(id=name, host=name))
+    found = Rows([row(1), here]).find(Target(id=name, host=name))
     assert found is here
-    assert Rows([row(1)]).of(Target(id=name, host=name)) is None
+    assert Rows([row(1)]).find(Target(id=name, host=name)) is None
 
 
 def test_the_python_is_that_of_the_raylet_here_or_of_the_ray_in_path(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.host import Login
 from netdoctor.inventory.model import Target
 from netdoctor.transport import frames, session
-from netdoctor.transport.base import Limits, Reply, Request
+from netdoctor.transport.base import Limits, Reply, Request, SessionEvent, StartPlan
 from netdoctor.transport.local import LocalTransport, _Agent
 from netdoctor.transport.ray.ray_driver import DATA
 from netdoctor.transport.ray.rayhelper import RayOptions
@@ -30,7 +30,9 @@ from netdoctor.transport.ssh.nodes import Worker
 from netdoctor.transport.ssh.record import Record
 from netdoctor.transport.ssh.transport import _reply
 from netdoctor.transport.tasks import calls
-from netdoctor.transport.tasks.calling import Agent, Calling
+from netdoctor.transport.tasks.meet import MeetOptions, MeetTransport, _Participant
+from netdoctor.transport.tasks.meeting import Rendezvous
+from netdoctor.transport.tasks.slurm import SlurmOptions, SlurmTransport, _Node
 
 MARKER = "c0ffee"
 OVER = "over"  # of a row: the session is over then
@@ -143,7 +145,7 @@ class LocalAgent(_Agent):
     """An agent without a process."""
 
     def __init__(self, row: Row) -> None:
-        self.player, self.talk, self._events = Player(row), Conversation(MARKER), deque()
+        self.player, self.conversation, self._events = Player(row), Conversation(MARKER), deque()
         self.interrupted = lambda: None
         ready: Any = SimpleNamespace(select=lambda wait: [(SimpleNamespace(fileobj=None), 1)])
         self._selector = ready
@@ -162,8 +164,8 @@ def local(row: Row) -> list[Reply]:
     return [one for request in requests(row) for one in transport.call({"n": request})]
 
 
-class PlayedBoard(Player):
-    """A board whose one caller is played."""
+class PlayedListener(Player):
+    """A listener whose one caller is played."""
 
     notes: tuple[str, ...] = ()
     came = False
@@ -176,23 +178,37 @@ class PlayedBoard(Player):
     def events(self, wait_s: float) -> Iterator[Any]:
         if not self.came:
             self.came = True
-            yield calls.Came("h", "10.0.0.1")
+            yield calls.Joined("h", "10.0.0.1")
         while self.waiting:
-            yield calls.Heard("h", self.waiting.pop(0), 1.0)
+            yield calls.Received("h", self.waiting.pop(0), 1.0)
 
 
-def slurm_and_meet(row: Row) -> list[Reply]:
+def slurm(row: Row) -> list[Reply]:
     first, second = requests(row)
-    transport: Calling[Agent] = Calling()
-    board: Any = PlayedBoard(row)
-    transport._marker, transport._keep_open, transport._board = MARKER, True, board
-    node = Agent("n", "h", "python3", first)
-    transport._nodes, transport._by_host, transport._waiting = {"n": node}, {"h": node}, {"n"}
-    events: list[Any] = []
-    while transport._waiting:
-        events += transport._events(math.inf)
+    transport = SlurmTransport(Limits(), SlurmOptions(job="1", nodes=("h",)))
+    listener: Any = PlayedListener(row)
+    transport._marker, transport._keep_open, transport._listener = MARKER, True, listener
+    node = _Node("n", "h", "python3", first)
+    transport._nodes, transport._by_host = {"n": node}, {"h": node}
+    events = list(transport._attempt([node], math.inf))
+    assert isinstance(events[0], SessionEvent)
     assert events[0].session.outcome is Login.OK
-    return [*events[1:], *transport.call({"n": second}, 5.0)]
+    return [*events[1:], *transport.call({"n": second}, 5.0)]  # type: ignore[list-item]
+
+
+def meet(row: Row) -> list[Reply]:
+    first, second = requests(row)
+    options = MeetOptions(
+        rendezvous=Rendezvous(port=1), key="0" * 64, tasks=1, wait_s=1.0, invite=lambda *_: None
+    )
+    transport = MeetTransport(Limits(), options)
+    listener: Any = PlayedListener(row)
+    listener.came, transport._marker, transport._listener = True, MARKER, listener
+    transport._participants["n"] = transport._claims["h"] = _Participant("h", 0, "n", "10.0.0.1")
+    events = list(transport.start([Target(id="n", host="n")], {"n": first}, keep_open=True, collectors={}))
+    assert isinstance(events[0], SessionEvent)
+    assert events[0].session.outcome is Login.OK
+    return [*events[1:], *transport.call({"n": second}, 5.0)]  # type: ignore[list-item]
 
 
 class PlayedHelper(Player):
@@ -214,8 +230,9 @@ def ray(row: Row) -> list[Reply]:
     helper: Any = PlayedHelper(row)
     transport._helper = helper
     there = SimpleNamespace(alive=True, address="10.0.0.1", id="x")
-    rows: Any = SimpleNamespace(of=lambda target: there, beside=lambda row: [row])
-    started: Any = list(transport._start([Target(id="n", host="n")], {"n": first}, True, rows, MARKER))
+    rows: Any = SimpleNamespace(find=lambda target: there, at_address_of=lambda row: [row])
+    plan = StartPlan(targets=[Target(id="n", host="n")], first={"n": first}, keep_open=True)
+    started: Any = list(transport._serve(plan, rows, MARKER))
     assert started[0].session.outcome is Login.OK
     return [*started[1:], *transport.call({"n": second}, 5.0)]
 
@@ -258,7 +275,7 @@ def ssh(row: Row) -> list[Reply]:
 
 
 WAYS: dict[str, Callable[[Row], list[Reply]]] = {
-    "alone": alone, "local": local, "slurm and meet": slurm_and_meet, "ray": ray, "ssh": ssh,
+    "alone": alone, "local": local, "slurm": slurm, "meet": meet, "ray": ray, "ssh": ssh,
 }  # fmt: skip
 
 
@@ -313,9 +330,9 @@ def test_a_request_expires_once_and_its_late_answer_is_nobody_s() -> None:
 
 def test_what_ends_ends_what_was_asked() -> None:
     talk = Conversation(MARKER)
-    assert talk.gone("the agent ended") is None
+    assert talk.end("the agent ended") is None
     talk.ask("echo", b"{}", 5.0)
-    assert talk.gone("the agent ended") == Answer(missing=Missing(Why.LOST, "the agent ended"))
+    assert talk.end("the agent ended") == Answer(missing=Missing(Why.LOST, "the agent ended"))
 
 
 def test_bytes_without_end_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,7 +376,7 @@ def test_whatever_an_agent_says_one_request_has_one_answer_at_most(
         talk = Conversation(MARKER, 0.0, lambda: 1.0)
         talk.ask(op, b"{}", 5.0)
         found = [event for part in parts for event in talk.feed(part, 1.0)]
-        assert talk.asked != any(isinstance(event, Answer) for event in found)
+        assert talk.is_pending != any(isinstance(event, Answer) for event in found)
         assert [event for event in found if isinstance(event, Broken)] == ([found[-1]] if talk.broken else [])
         return found
 

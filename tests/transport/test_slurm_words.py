@@ -4,7 +4,7 @@ import pytest
 
 from netdoctor.facts.host import Login
 from netdoctor.transport.tasks import slurm_output as words
-from netdoctor.transport.tasks.slurm_output import Booked
+from netdoctor.transport.tasks.slurm_output import Row
 
 # sinfo of 22.05.8, -N -o FORMAT; the reason of gpu3 has two lines and a bar, gpu4 is in two partitions.
 SINFO = """\
@@ -20,21 +20,21 @@ gpu5|train*|10:00|draining|64|(null)|gpu5|\x1b[31mred
 
 
 def test_books() -> None:
-    found = words.books(SINFO)
+    found = words.read_rows(SINFO)
     assert list(found) == ["gpu1", "gpu2", "gpu3", "gpu4", "gpu5"]
-    assert found["gpu1"] == Booked("idle", True, 96, 8, "10.0.0.1", "", 10)
+    assert found["gpu1"] == Row("idle", True, 96, 8, "10.0.0.1", "", 10)
     assert (found["gpu2"].state, found["gpu2"].gpus) == ("mixed", 4)
-    assert found["gpu3"].shown == 'drained: bad | dimm "B2"'
+    assert found["gpu3"].text == 'drained: bad | dimm "B2"'
     assert found["gpu3"].minutes == 2 * 24 * 60
-    assert (found["gpu4"].shown, found["gpu4"].minutes) == ("down, not responding: Not responding", 720)
+    assert (found["gpu4"].text, found["gpu4"].minutes) == ("down, not responding: Not responding", 720)
     assert "\x1b" not in found["gpu5"].reason
-    assert words.books("slurm_load_partitions: Unable to contact slurm controller\n") == {}
+    assert words.read_rows("slurm_load_partitions: Unable to contact slurm controller\n") == {}
 
 
 @pytest.mark.parametrize("ours", [True, False])
 def test_where_a_task_may_start(ours: bool) -> None:
-    found: dict[str, Booked | None] = {**words.books(SINFO), "gpu9": None}
-    stands = {name: words.standing(booked, ours=ours) for name, booked in found.items()}
+    found: dict[str, Row | None] = {**words.read_rows(SINFO), "gpu9": None}
+    stands = {name: words.why_no_task(row, ours=ours) for name, row in found.items()}
     said = {name: why and why[0] for name, why in stands.items()}
     assert said == {
         "gpu1": None,

@@ -22,7 +22,7 @@ RELEASE, TABLE, FATAL, STARTED, DATA, ENDED = b"R", b"T", b"F", b"S", b"D", b"E"
 # needs ports between nodes which a firewall may close.
 CHUNK_BYTES = 64 * 1024
 MESSAGE_BYTES_MAX = 16 << 20
-SAID_BYTES = 4096
+ERROR_BYTES = 4096
 ATTEMPTS = 4
 DETAIL_CHARACTERS = 1000
 DIED = "Ray missed it while an actor was placed there, and does not say why"
@@ -50,30 +50,31 @@ class Out:
         self.send(kind, node, json.dumps(what).encode("ascii"))
 
 
+def environment() -> "dict[str, str]":
+    """What Ray's node was started with: that of a worker hides GPUs from actors that ask for none."""
+    pid = os.environ.get("RAY_RAYLET_PID") or str(os.getppid())
+    try:
+        with open("/proc/" + pid + "/environ", "rb") as file:
+            entries = file.read().split(b"\0")
+    except OSError:
+        return dict(os.environ)
+    pairs = (os.fsdecode(entry).partition("=") for entry in entries if b"=" in entry)
+    found = {name: value for name, _, value in pairs}
+    if "RAY_LD_PRELOAD" in found:  # Ray's own allocator, which it takes back from its workers, too
+        found.pop("LD_PRELOAD", None)
+    return found
+
+
 def agents(ray: Any) -> Any:
     """The class of the actors."""
     import select
     import subprocess
 
-    def environment() -> "dict[str, str]":
-        """What Ray's node was started with: that of a worker hides GPUs from actors that ask for none."""
-        pid = os.environ.get("RAY_RAYLET_PID") or str(os.getppid())
-        try:
-            with open("/proc/" + pid + "/environ", "rb") as file:
-                entries = file.read().split(b"\0")
-        except OSError:
-            return dict(os.environ)
-        pairs = (os.fsdecode(entry).partition("=") for entry in entries if b"=" in entry)
-        found = {name: value for name, _, value in pairs}
-        if "RAY_LD_PRELOAD" in found:  # Ray's own allocator, which it takes back from its workers, too
-            found.pop("LD_PRELOAD", None)
-        return found
-
     class Agent:
         """An agent as a child process. `begin` and `write` come in order; one `read` waits beside them."""
 
         child: Any = None
-        said = b""
+        errors = b""
 
         def begin(self, argv: "list[str]") -> str:
             """Start it. Returns what stood in the way, or nothing."""
@@ -108,7 +109,7 @@ def agents(ray: Any) -> Any:
                 ready = select.select(watched, [], [])[0]
                 if err in ready:
                     data = os.read(err, CHUNK_BYTES)
-                    self.said = (self.said + data)[-SAID_BYTES:]
+                    self.errors = (self.errors + data)[-ERROR_BYTES:]
                     if not data:
                         watched.remove(err)
                 if out in ready:
@@ -121,8 +122,8 @@ def agents(ray: Any) -> Any:
                 data = os.read(self.child.stderr.fileno(), CHUNK_BYTES)
                 if not data:
                     break
-                self.said = (self.said + data)[-SAID_BYTES:]
-            return self.said.decode("utf-8", "replace")
+                self.errors = (self.errors + data)[-ERROR_BYTES:]
+            return self.errors.decode("utf-8", "replace")
 
     return ray.remote(
         num_cpus=0, num_gpus=0, max_restarts=0, max_task_retries=0, concurrency_groups={"out": 1}
@@ -164,9 +165,9 @@ class Driver:
         stage, writing = "actor", None
         try:
             # The actor is kept until the end: it goes with its last handle.
-            actor, trouble = await asyncio.wait_for(self.placed(plan), plan["within_s"])
-            if trouble:
-                return self.ended(node, "interpreter", trouble)
+            actor, failure = await asyncio.wait_for(self.placed(plan), plan["within_s"])
+            if failure:
+                return self.ended(node, "interpreter", failure)
             stage = "agent"
             self.out.send(STARTED, node)
             writing = self.begin(self.write(actor, queue))
@@ -195,17 +196,17 @@ class Driver:
         """
         every_s = plan["within_s"] / (ATTEMPTS + 1)
         tries = [self.begin(self.on(node_id, plan["argv"], every_s)) for node_id in plan["node_ids"]]
-        trouble: "Exception | None" = None
+        error: "Exception | None" = None
         try:
             for first in asyncio.as_completed(tries):
                 try:
                     return await first  # type: ignore[no-any-return]
                 except Exception as e:
-                    trouble = e
+                    error = e
         finally:
             for one in tries:
                 one.cancel()
-        raise trouble or ValueError("no node is named")
+        raise error or ValueError("no node is named")
 
     async def on(self, node_id: str, argv: "list[str]", every_s: float) -> "tuple[Any, str]":
         """The same on one node of Ray's.

@@ -27,24 +27,23 @@ PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raylet:
-    """A raylet of this machine. head: HOST:PORT that it was told; python: what runs its workers, '' where
-    that is no file here; release: of its Ray, '' where unknown; keys: names of settings that drivers need."""
+    """A raylet of this machine."""
 
-    head: str
-    python: str = ""
-    release: str = ""
-    keys: tuple[str, ...] = ()
+    head: str  # HOST:PORT that it was given
+    python: str = ""  # what runs its workers; '' where that is no file here
+    release: str = ""  # of its Ray; '' where unknown
+    keys: tuple[str, ...] = ()  # names of settings that drivers need
 
 
 def raylets(proc: Path = PROC) -> list[Raylet]:
     """Those of this user, and else those of root: what another user starts here does not decide what runs."""
     found: dict[int, list[Raylet]] = {}
-    own = _network(proc / "self")
+    local = _network(proc / "self")
     for folder in _numbered(proc):
         with suppress(OSError):
             owner = folder.stat().st_uid
             # Those of containers are other machines' to Ray.
-            trusted = owner in (os.geteuid(), 0) and _network(folder) in (own, "")
+            trusted = owner in (os.geteuid(), 0) and _network(folder) in (local, "")
             if trusted and (raylet := _raylet(folder)) is not None:
                 found.setdefault(owner, []).append(raylet)
     return found.get(os.geteuid()) or found.get(0) or []
@@ -75,8 +74,8 @@ def _numbered(proc: Path) -> Iterator[Path]:
 def _raylet(folder: Path) -> Raylet | None:
     with (folder / "cmdline").open("rb") as file:
         words = file.read(COMMAND_CAP).decode("utf-8", "replace").split("\0")
-    said = options(words[1:]) if os.path.basename(words[0]) == "raylet" else {}
-    if not ADDRESS.fullmatch(head := said.get("gcs-address", "")):
+    given = options(words[1:]) if os.path.basename(words[0]) == "raylet" else {}
+    if not ADDRESS.fullmatch(head := given.get("gcs-address", "")):
         return None
     program = Path(words[0])  # …/site-packages/ray/core/src/ray/raylet/raylet
     if not program.is_absolute() or not program.is_file():  # in a container: what it names is not here
@@ -85,7 +84,7 @@ def _raylet(folder: Path) -> Raylet | None:
     with suppress(OSError, IndexError):
         text = (program.parents[4] / "_version.py").read_bytes()[:4096].decode("utf-8", "replace")
         release = match[1] if (match := _VERSION.search(text)) else ""
-    python = said.get("python_worker_command", "").split(" ")[0]
+    python = given.get("python_worker_command", "").split(" ")[0]
     usable = python.startswith("/") and os.access(python, os.X_OK)
     with suppress(OSError):
         keys = " ".join(name.decode() for name in _KEYS.findall((folder / "environ").read_bytes()))
@@ -107,35 +106,35 @@ def head_of(address: str, here: Sequence[Raylet]) -> str:
 
 def of_cluster(head: str, here: Sequence[Raylet]) -> Raylet | None:
     """The raylet here that belongs to this head, whatever name it is called by."""
-    own = next((raylet for raylet in here if raylet.head == head), None)
-    return own or next((raylet for raylet in here if _places(raylet.head) & _places(head)), None)
+    same = next((raylet for raylet in here if raylet.head == head), None)
+    return same or next((raylet for raylet in here if _endpoints(raylet.head) & _endpoints(head)), None)
 
 
-def _places(head: str) -> set[tuple[str, int]]:
+def _endpoints(head: str) -> set[tuple[str, int]]:
     host, _, port = head.rpartition(":")
     with suppress(OSError, UnicodeError, OverflowError):
         found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
-        return {(str(place[0]), int(port)) for *_, place in found}
+        return {(str(address[0]), int(port)) for *_, address in found}
     return set()
 
 
 def reach(head: str, within_s: float) -> None:
     """Raises InputError where nobody listens at the head's HOST:PORT."""
     host, _, port = head.rpartition(":")
-    shown = clean(head, 80)
+    cluster = clean(head, 80)
     within_s = min(within_s, ANSWER_S)
     try:
         socket.create_connection((host.strip("[]"), int(port)), within_s).close()
     except (socket.gaierror, UnicodeError):
-        raise InputError(f"no Ray cluster at {shown}: no such host ({_WHERE})") from None
+        raise InputError(f"no Ray cluster at {cluster}: no such host ({_WHERE})") from None
     except TimeoutError:
         why = f"no answer within {within_s:g} s; it is down, or a firewall is between"
-        raise InputError(f"no Ray cluster at {shown}: {why}") from None
+        raise InputError(f"no Ray cluster at {cluster}: {why}") from None
     except ConnectionRefusedError:
-        raise InputError(f"no Ray cluster at {shown}: nothing listens there ({_WHERE})") from None
+        raise InputError(f"no Ray cluster at {cluster}: nothing listens there ({_WHERE})") from None
     except (OSError, OverflowError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise InputError(f"no Ray cluster at {shown}: {clean(why, 200)}") from None
+        raise InputError(f"no Ray cluster at {cluster}: {clean(why, 200)}") from None
 
 
 _WHERE = "--ray-address or RAY_ADDRESS is HOST:PORT of the head, as ray start --head printed it"

@@ -27,7 +27,7 @@ CLOSE_S = 1.5
 # How soon an interruption is noticed.
 NOTICED_S = 0.1
 MESSAGE_BYTES_MAX = 64 << 20  # the table: some 700 bytes a node
-SAID_BYTES = 4096
+ERROR_BYTES = 4096
 NODES_AT_MOST = 50_000
 _SHEBANG = re.compile(r"#!\s*(/\S+/)?(python[\w.]*)\s*$|#!\s*\S*/env\s+(python[\w.]*)\s*$")
 # Longer than a shebang may be: pip writes two lines of shell.
@@ -54,7 +54,7 @@ class RayNode(msgspec.Struct, kw_only=True):
     hostname: str | None = msgspec.field(name="NodeManagerHostname", default="")
     name: str | None = msgspec.field(name="NodeName", default="")
     reason: int | None = msgspec.field(name="DeathReason", default=0)
-    said: str | None = msgspec.field(name="DeathReasonMessage", default="")
+    death_message: str | None = msgspec.field(name="DeathReasonMessage", default="")
     resources: dict[str, float] | None = msgspec.field(name="Resources", default=None)
 
     @property
@@ -70,7 +70,7 @@ class RayNode(msgspec.Struct, kw_only=True):
     @property
     def death(self) -> str:
         """What Ray says of its end."""
-        return clean(self.said or "", 300) or DIED.get(self.reason or 0, "no reason given")
+        return clean(self.death_message or "", 300) or DIED.get(self.reason or 0, "no reason given")
 
 
 class Table(msgspec.Struct):
@@ -106,9 +106,9 @@ def interpreter(options: RayOptions, raylet: Raylet | None = None) -> str:
                     return shutil.which(by_env, path=path) or by_env if by_env else f"{folder}{name}"
                 if match := _EXEC.match(line):
                     return match[1]
-        beside = Path(command).with_name("python3")
-        if beside.exists():
-            return str(beside)
+        sibling = Path(command).with_name("python3")
+        if sibling.exists():
+            return str(sibling)
     return shutil.which("python3", path=path) or "python3"
 
 
@@ -138,10 +138,10 @@ class Helper:
         self.address = raycluster.head_of(checked(options.address), here)
         raycluster.require_node(here)
         self._raylet = raycluster.of_cluster(self.address, here) if here else None
-        self._named, self._environ = options.python is not None, options.environ
+        self._is_named, self._environ = options.python is not None, options.environ
         self.python = interpreter(options, self._raylet)
         self._release = ""
-        self._said = b""
+        self._errors = b""
         self._buffer = bytearray()
         text = (resources.files("netdoctor.transport.ray") / "ray_driver.py").read_bytes()
         first = "import sys;sys.path[:]=[p for p in sys.path if p];"
@@ -181,19 +181,21 @@ class Helper:
                 if kind == TABLE:
                     return _table(payload)
                 if kind == RELEASE:
-                    self._known(clean(payload.decode("utf-8", "replace"), 40))
+                    self._check_release(clean(payload.decode("utf-8", "replace"), 40))
                 elif kind == FATAL:
                     raise InputError(self._no_cluster(payload.decode("utf-8", "replace")))
         except HelperGone as e:
             raise InputError(self._no_cluster(str(e))) from e
         raise InputError(self._no_cluster(self._silence(within_s)))
 
-    def _known(self, release: str) -> None:
+    def _check_release(self, release: str) -> None:
         """Ray takes no driver of another release, and some releases never say so."""
         self._release = release
         here = self._raylet.release if self._raylet is not None else ""
         if here and release != here:
-            fix = "leave --ray-python out" if self._named else "name the cluster's Python with --ray-python"
+            fix = (
+                "leave --ray-python out" if self._is_named else "name the cluster's Python with --ray-python"
+            )
             raise InputError(f"{self.python} has Ray {release}, and the cluster runs Ray {here}: {fix}")
 
     def _silence(self, within_s: float) -> str:
@@ -203,13 +205,13 @@ class Helper:
         why = "its GCS hangs" if known else "its GCS hangs, or is of another release"
         return f"it takes connections, and gives Ray {self._release} no answer in {within_s:g} s: {why}"
 
-    def _no_cluster(self, said: str) -> str:
-        if said.startswith("no-ray: "):
+    def _no_cluster(self, answer: str) -> str:
+        if answer.startswith("no-ray: "):
             return f"{self.python} has no Ray: name the cluster's Python with --ray-python"
         if lacks := raycluster.lacking(self._raylet, self._environ):
             why = f"its raylet here was started with {lacks}, and this shell sets none of that"
-            return f"Ray at {self.address} does not let netdoctor in: {why} ({clean(said, 300)})"
-        return f"no Ray cluster at {self.address} (asked with {self.python}): {clean(said, 400)}"
+            return f"Ray at {self.address} does not let netdoctor in: {why} ({clean(answer, 300)})"
+        return f"no Ray cluster at {self.address} (asked with {self.python}): {clean(answer, 400)}"
 
     def send(self, kind: bytes, channel: int, payload: bytes = b"") -> None:
         """Queue a message; it goes out while `messages` waits."""
@@ -258,7 +260,7 @@ class Helper:
         except BlockingIOError:
             return
         if source is self._process.stderr:
-            self._said = (self._said + data)[-SAID_BYTES:]
+            self._errors = (self._errors + data)[-ERROR_BYTES:]
             if not data:
                 self._selector.unregister(source)
         elif data:
@@ -292,12 +294,12 @@ class Helper:
         assert self._process.stderr is not None
         with contextlib.suppress(BlockingIOError):
             while more := os.read(self._process.stderr.fileno(), 1 << 18):
-                self._said = (self._said + more)[-SAID_BYTES:]
+                self._errors = (self._errors + more)[-ERROR_BYTES:]
         code = self._process.poll()
         how = "does not answer" if code is None else f"ended with status {code}"
         if code is not None and code < 0:
             how = f"was killed by signal {-code}"
-        lines = self._said.decode("utf-8", "replace").strip().splitlines()
+        lines = self._errors.decode("utf-8", "replace").strip().splitlines()
         return f"netdoctor's driver of Ray {how}" + (f": {clean(lines[-1], 300)}" if lines else "")
 
     def close(self) -> None:

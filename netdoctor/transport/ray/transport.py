@@ -16,12 +16,24 @@ from typing import Any
 
 import msgspec
 
-from netdoctor.facts.base import Missing, Why
+from netdoctor.facts.base import Why
 from netdoctor.facts.host import Login, Session
 from netdoctor.inventory.model import Inventory, Target
 from netdoctor.inventory.names import RESERVED, is_valid_host
 from netdoctor.text import clean
-from netdoctor.transport.base import Interruptible, Limits, Reply, Request, SessionEvent
+from netdoctor.transport.base import (
+    CLOCK_AT_ONCE,
+    SLACK_S,
+    Event,
+    Limits,
+    Reply,
+    Request,
+    SessionEvent,
+    StartPlan,
+    Transport,
+    last_moment,
+    missing_reply,
+)
 from netdoctor.transport.bundle import argv, build_bundle
 from netdoctor.transport.ray.ray_driver import BUNDLE, CLOSE, DATA, ENDED, OPEN, WRITE
 from netdoctor.transport.ray.rayhelper import (
@@ -34,9 +46,8 @@ from netdoctor.transport.ray.rayhelper import (
     checked,
     in_order,
 )
-from netdoctor.transport.session import CLOCK_AT_ONCE, Answer, Broken, Conversation, Greeting, Send, too_old
+from netdoctor.transport.session import Answer, Broken, Conversation, Greeting, Send, too_old
 
-SLACK_S = 10.0
 # Each has Ray start a process, which its head knows of.
 ACTORS_AT_ONCE = 64
 ALIKE_AT_MOST = 4
@@ -46,27 +57,29 @@ OUTCOMES = {"late": Login.TIMEOUT, "interpreter": Login.INTERPRETER, "dead": Log
 
 @dataclass(frozen=True, slots=True)
 class _Over:
-    """An agent has ended, or is late; why: as in a missing fact; stage: as the driver names it."""
+    """An agent has ended, or is late."""
 
     why: Why
     detail: str
-    stage: str = ""
+    stage: str = ""  # as the driver names it
+
+
+_Outcome = Greeting | Answer | Broken | _Over
 
 
 @dataclass(slots=True, eq=False)
 class _Agent:
-    """An agent at the other end of a channel. waited_for, finish: whether something is to come of it, and
-    until when."""
+    """An agent at the other end of a channel."""
 
     node: str
     channel: int
-    talk: Conversation
+    conversation: Conversation
     session: dict[str, Any]
     finish: float
-    waited_for: bool = True
+    is_awaited: bool = True  # something is to come of it, until `finish`
 
 
-class RayTransport(Interruptible):
+class RayTransport(Transport):
     """Reaches the nodes of a Ray cluster."""
 
     def __init__(self, options: RayOptions, limits: Limits) -> None:
@@ -76,32 +89,31 @@ class RayTransport(Interruptible):
         self._limits = limits
         self._at_once = min(limits.parallel, ACTORS_AT_ONCE)
         self._helper: Helper | None = None
-        self._known: Table | None = None
-        self._gone = ""
+        self._table: Table | None = None
+        self._helper_end = ""
         self._agents: dict[int, _Agent] = {}
         self._open: dict[str, _Agent] = {}
         self._channels = 0
         self._anchor = time.time() - time.monotonic()
-        self.notes: tuple[str, ...] = ()
 
     # What there is
 
     def table(self) -> Table:
         """Ray's own table of its nodes. Raises InputError where there is no cluster."""
-        if self._helper is None or self._known is None:
+        if self._helper is None or self._table is None:
             self.close()
             self._helper = Helper(self._options, self._raise_interruption)
             try:
-                self._known = self._helper.table(self._limits.node_budget_s)
+                self._table = self._helper.table(self._limits.node_budget_s)
             except BaseException:
                 self.close()
                 raise
-        return self._known
+        return self._table
 
     def inventory(self) -> Inventory:
         """The nodes of the cluster. Raises InputError."""
         rows = self.table().nodes
-        return listed(rows, f"Ray at {self._helper.address if self._helper else self._options.address}")
+        return inventory_of(rows, f"Ray at {self._helper.address if self._helper else self._options.address}")
 
     def describe(self, target: Target) -> dict[str, Any]:
         """Return what `start` would do for this target, without contact."""
@@ -122,70 +134,53 @@ class RayTransport(Interruptible):
 
     # Starting agents
 
-    def start(
-        self,
-        targets: Sequence[Target],
-        first: Mapping[str, Request],
-        *,
-        keep_open: bool,
-        collectors: Mapping[str, str],
-        deadline_s: float = 300.0,
-    ) -> Iterator[SessionEvent | Reply]:
-        """Start an actor with an agent on each node, send it its first request, yield events as they come.
-
-        Raises InputError at once where there is no cluster.
-        """
+    def _start(self, plan: StartPlan) -> Iterator[Event]:
+        """Start an actor with an agent on each node. Raises InputError at once where there is no cluster."""
         for agent in list(self._agents.values()):
             self._dismiss(agent)
         rows = Rows(self.table().nodes)
         marker = secrets.token_hex(8)
-        self._send(BUNDLE, 0, build_bundle(marker=marker, deadline_s=deadline_s, collectors=collectors))
-        return self._start(targets, first, keep_open, rows, marker)
+        bundle = build_bundle(marker=marker, deadline_s=plan.deadline_s, collectors=plan.collectors)
+        self._send(BUNDLE, 0, bundle)
+        return self._serve(plan, rows, marker)
 
-    def _start(
-        self,
-        targets: Sequence[Target],
-        first: Mapping[str, Request],
-        keep_open: bool,
-        rows: "Rows",
-        marker: str,
-    ) -> Iterator[SessionEvent | Reply]:
-        left = deque(targets)
+    def _serve(self, plan: StartPlan, rows: "Rows", marker: str) -> Iterator[Event]:
+        left = deque(plan.targets)
         starting: set[_Agent] = set()
-        asked: set[_Agent] = set()
+        pending: set[_Agent] = set()
 
         def fill() -> Iterator[SessionEvent]:
             while left and len(starting) < self._at_once:
                 target = left.popleft()
-                row = rows.of(target)
+                row = rows.find(target)
                 absent = self._absent(target, row)
                 if row is None or absent is not None:
                     yield SessionEvent(node=target.id, session=msgspec.convert(absent, Session))
                 else:
-                    starting.add(self._begin(target, rows.beside(row), marker))
+                    starting.add(self._begin(target, rows.at_address_of(row), marker))
 
         yield from fill()
-        for agent, said in self._heard(lambda: bool(left or starting or asked)):
+        for agent, event in self._outcomes(lambda: bool(left or starting or pending)):
             if agent in starting:
                 starting.discard(agent)
-                session = self._session(agent, said)
+                session = self._session(agent, event)
                 yield SessionEvent(node=agent.node, session=session)
                 if session.outcome == Login.OK:
-                    asked.add(agent)
-                    self._ask(agent, first[agent.node], agent.finish)
+                    pending.add(agent)
+                    self._ask(agent, plan.first[agent.node], agent.finish)
                 else:
                     self._dismiss(agent)
-            elif agent in asked:
-                asked.discard(agent)
-                yield _reply(agent, said)
-                if not keep_open:
+            elif agent in pending:
+                pending.discard(agent)
+                yield _reply(agent, event)
+                if not plan.keep_open:
                     self._dismiss(agent)
             yield from fill()
 
     def _absent(self, target: Target, row: RayNode | None) -> dict[str, Any] | None:
         """The session with a node that has no actor to begin with."""
-        if self._gone:
-            outcome, detail = Login.CONTROL, self._gone
+        if self._helper_end:
+            outcome, detail = Login.CONTROL, self._helper_end
         elif row is None:
             outcome, detail = Login.NAME, f"Ray's table of nodes has no {target.host}"
         elif not row.alive:
@@ -204,7 +199,7 @@ class RayTransport(Interruptible):
         agent = _Agent(
             node=target.id,
             channel=self._channels,
-            talk=Conversation(marker, self._anchor),
+            conversation=Conversation(marker, self._anchor),
             session=session,
             finish=time.monotonic() + budget_s,
         )
@@ -216,58 +211,54 @@ class RayTransport(Interruptible):
         self._send(OPEN, agent.channel, msgspec.json.encode(plan))
         return agent
 
-    def _session(self, agent: _Agent, event: "Greeting | Answer | Broken | _Over") -> Session:
-        told: dict[str, Any] = {"outcome": Login.SHELL, "stage": "agent"}
+    def _session(self, agent: _Agent, event: _Outcome) -> Session:
+        found: dict[str, Any] = {"outcome": Login.SHELL, "stage": "agent"}
         if isinstance(event, _Over) and event.why is Why.FAILED:
-            told["outcome"], told["detail"] = Login.CONTROL, event.detail
+            found["outcome"], found["detail"] = Login.CONTROL, event.detail
         elif isinstance(event, _Over):
             late = Login.TIMEOUT if event.why is Why.TIMED_OUT else Login.SHELL
-            told["outcome"], told["stage"] = OUTCOMES.get(event.stage, late), event.stage or "agent"
-            told["detail"] = clean(event.detail or agent.talk.tail or "the agent ended", 400)
+            found["outcome"], found["stage"] = OUTCOMES.get(event.stage, late), event.stage or "agent"
+            found["detail"] = clean(event.detail or agent.conversation.tail or "the agent ended", 400)
         elif not isinstance(event, Greeting):
-            said = event.why if isinstance(event, Broken) else "it answers what nobody asked"
-            told["detail"] = f"the agent did not start: {said}"
+            why = event.why if isinstance(event, Broken) else "it answers what nobody asked"
+            found["detail"] = f"the agent did not start: {why}"
         elif why := too_old(event.hello, agent.session["interpreter"]):
-            told |= {"outcome": Login.OLD_PYTHON, "detail": why}
-            told["python_version"] = clean(event.hello.old_python or "", 20)
+            found |= {"outcome": Login.OLD_PYTHON, "detail": why}
+            found["python_version"] = clean(event.hello.old_python or "", 20)
         else:
-            told |= {"outcome": Login.OK, "python_version": clean(event.hello.python, 20)}
-            told |= {"interpreter": clean(event.hello.executable, 200), "noise": agent.talk.noise}
-        return msgspec.convert({**agent.session, **told}, Session)
+            found |= {"outcome": Login.OK, "python_version": clean(event.hello.python, 20)}
+            found |= {"interpreter": clean(event.hello.executable, 200), "noise": agent.conversation.noise}
+        return msgspec.convert({**agent.session, **found}, Session)
 
     # Asking
 
-    def call(self, requests: Mapping[str, Request], within_s: float | None = None) -> Iterator[Reply]:
-        """Send one request to each named node with an open session; all at once, no order."""
-        begun = time.monotonic()
+    def _call(self, requests: Mapping[str, Request], finish: float) -> Iterator[Reply]:
+        finish = last_moment(requests, finish)
         left = deque(requests.items())
-        longest = max((request.timeout_s for request in requests.values()), default=0.0)
-        longest = longest * (2 + len(left) / CLOCK_AT_ONCE) + SLACK_S
-        finish = begun + (longest if within_s is None else min(longest, within_s))
-        asked: set[_Agent] = set()
+        pending: set[_Agent] = set()
 
         def fill() -> Iterator[Reply]:
-            while left and (left[0][1].op != "clock" or len(asked) < CLOCK_AT_ONCE):
+            while left and (left[0][1].op != "clock" or len(pending) < CLOCK_AT_ONCE):
                 node, request = left.popleft()
                 agent = self._open.get(node)
-                if agent is None or self._gone:
-                    yield Reply(node=node, missing=Missing(Why.LOST, self._gone or "no open session"))
+                if agent is None or self._helper_end:
+                    yield missing_reply(node, Why.LOST, self._helper_end or "no open session")
                 else:
-                    asked.add(agent)
+                    pending.add(agent)
                     self._ask(agent, request, finish)
 
         yield from fill()
-        for agent, said in self._heard(lambda: bool(left or asked), finish):
-            if agent in asked:
-                asked.discard(agent)
-                yield _reply(agent, said)
+        for agent, event in self._outcomes(lambda: bool(left or pending), finish):
+            if agent in pending:
+                pending.discard(agent)
+                yield _reply(agent, event)
             yield from fill()
-        for node in [*(agent.node for agent in asked), *(node for node, _ in left)]:
-            yield Reply(node=node, missing=Missing(Why.TIMED_OUT, "no answer in time"))
+        for node in [*(agent.node for agent in pending), *(node for node, _ in left)]:
+            yield missing_reply(node, Why.TIMED_OUT, "no answer in time")
 
     def _ask(self, agent: _Agent, request: Request, finish: float) -> None:
-        agent.finish, agent.waited_for = min(finish, time.monotonic() + request.timeout_s), True
-        self._send(WRITE, agent.channel, agent.talk.ask_for(request))
+        agent.finish, agent.is_awaited = min(finish, time.monotonic() + request.timeout_s), True
+        self._send(WRITE, agent.channel, agent.conversation.ask_for(request))
 
     # The helper
 
@@ -275,22 +266,22 @@ class RayTransport(Interruptible):
         if self._helper is not None:
             self._helper.send(kind, channel, payload)
 
-    def _heard(
-        self, wanted: Callable[[], bool], finish: float = math.inf
-    ) -> Iterator[tuple[_Agent, Greeting | Answer | Broken | _Over]]:
+    def _outcomes(
+        self, more: Callable[[], bool], finish: float = math.inf
+    ) -> Iterator[tuple[_Agent, _Outcome]]:
         """Yield agents that something was waited for of, and what came of it.
 
-        Ends when nothing is wanted any more, or `finish` has passed.
+        Ends where there is no more to wait for, or `finish` has passed.
         """
         helper = self._helper
-        if helper is None or not wanted():
+        if helper is None or not more():
             return
         try:
             for kind, channel, payload in helper.messages(finish):
                 late: list[_Agent] = []
                 if not kind:
                     now = time.monotonic()
-                    late = [a for a in self._agents.values() if a.waited_for and a.finish <= now]
+                    late = [a for a in self._agents.values() if a.is_awaited and a.finish <= now]
                     over = _Over(Why.TIMED_OUT, "no answer in time")
                 elif (agent := self._agents.get(channel)) is None:
                     continue
@@ -300,28 +291,28 @@ class RayTransport(Interruptible):
                     del self._agents[channel]
                     if self._open.get(agent.node) is agent:
                         del self._open[agent.node]
-                    late, over = [agent] if agent.waited_for else [], _lost(payload)
+                    late, over = [agent] if agent.is_awaited else [], _lost(payload)
                 for one in late:
-                    one.waited_for = False
+                    one.is_awaited = False
                     yield one, over
-                if not wanted():
+                if not more():
                     return
         except HelperGone as e:
-            self._gone = str(e)
-            for one in [agent for agent in self._agents.values() if agent.waited_for]:
-                one.waited_for = False
-                yield one, _Over(Why.FAILED, self._gone)
+            self._helper_end = str(e)
+            for one in [agent for agent in self._agents.values() if agent.is_awaited]:
+                one.is_awaited = False
+                yield one, _Over(Why.FAILED, self._helper_end)
 
     def _from_agent(self, agent: _Agent, data: bytes) -> Iterator[Greeting | Answer | Broken]:
         """Take an agent's bytes; yield what came of them, where something was waited for."""
-        for event in agent.talk.feed(data):
+        for event in agent.conversation.feed(data):
             if isinstance(event, Send):
                 self._send(WRITE, agent.channel, event.data)
                 continue
             if isinstance(event, Broken):
                 self._dismiss(agent)
-            if agent.waited_for:
-                agent.waited_for = False
+            if agent.is_awaited:
+                agent.is_awaited = False
                 yield event
 
     def _dismiss(self, agent: _Agent) -> None:
@@ -334,12 +325,12 @@ class RayTransport(Interruptible):
         """End all agents and the helper within two seconds. Safe to call twice."""
         self._agents.clear()
         self._open.clear()
-        helper, self._helper, self._known = self._helper, None, None
+        helper, self._helper, self._table = self._helper, None, None
         if helper is not None:
             helper.close()
 
 
-def listed(rows: Sequence[RayNode], source: str) -> Inventory:
+def inventory_of(rows: Sequence[RayNode], source: str) -> Inventory:
     """The nodes of a table, head first; of the dead those that nobody stopped and that none replaced."""
     by_address = {row.address: row for row in rows if not row.alive and row.reason in DIED}
     by_address.update({row.address: row for row in rows if row.alive})
@@ -366,12 +357,12 @@ class Rows:
             if row.alive:
                 self._at.setdefault(row.address, []).append(row)
 
-    def beside(self, row: RayNode) -> list[RayNode]:
+    def at_address_of(self, row: RayNode) -> list[RayNode]:
         """This one and those that are alive at the same address: of another ray start, or of one before."""
         more = self._at.get(row.address, [])[:ALIKE_AT_MOST]
         return [row, *(one for one in more if one.id != row.id)]
 
-    def of(self, target: Target) -> RayNode | None:
+    def find(self, target: Target) -> RayNode | None:
         """The row of a target, by its names, or by an address that its name has here."""
         for name in (target.host.lower(), target.id.lower()):
             if name in self._by_name:
@@ -386,16 +377,16 @@ class Rows:
 def _lost(payload: bytes) -> _Over:
     """Why an agent is gone, as the driver says it."""
     try:
-        said = msgspec.json.decode(payload, type=dict[str, str])
+        end = msgspec.json.decode(payload, type=dict[str, str])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        said = {}
-    return _Over(Why.LOST, clean(said.get("detail", ""), 400) or "the agent ended", said.get("stage", ""))
+        end = {}
+    return _Over(Why.LOST, clean(end.get("detail", ""), 400) or "the agent ended", end.get("stage", ""))
 
 
-def _reply(agent: _Agent, event: Greeting | Answer | Broken | _Over) -> Reply:
+def _reply(agent: _Agent, event: _Outcome) -> Reply:
     if isinstance(event, _Over):
-        agent.talk.late()
-        return Reply(node=agent.node, missing=Missing(event.why, event.detail))
+        agent.conversation.late()
+        return missing_reply(agent.node, event.why, event.detail)
     if isinstance(event, Answer):
         return event.reply(agent.node)
-    return Reply(node=agent.node, missing=Missing(Why.UNPARSABLE, "the agent began anew"))
+    return missing_reply(agent.node, Why.UNPARSABLE, "the agent began anew")

@@ -109,7 +109,7 @@ class AgentLink:
 
     def process_limit(self) -> str:
         """What was said where no process could be started, or ''."""
-        for line in (*bytes(self._stderr).splitlines(), *self.talk.kept.splitlines()):
+        for line in (*bytes(self._stderr).splitlines(), *self.talk.tail_bytes.splitlines()):
             if _NO_PROCESS.search(line):
                 return f"no process could be started there: {clean(line.strip(), 200)}"
         return ""

@@ -19,13 +19,26 @@ import msgspec
 
 import netdoctor
 from netdoctor.errors import UnreadableReply
-from netdoctor.facts.base import Missing, Why
+from netdoctor.facts.base import Why
 from netdoctor.facts.host import Login, Session, Trouble
 from netdoctor.inventory.model import Target
 from netdoctor.text import clean
 from netdoctor.transport import here
-from netdoctor.transport.base import Interruptible, Limits, Reply, Request, SessionEvent, SshOptions
-from netdoctor.transport.session import CLOCK_AT_ONCE, reader_of
+from netdoctor.transport.base import (
+    CLOCK_AT_ONCE,
+    SLACK_S,
+    Event,
+    Limits,
+    Reply,
+    Request,
+    SessionEvent,
+    SshOptions,
+    StartPlan,
+    Transport,
+    last_moment,
+    missing_reply,
+)
+from netdoctor.transport.session import reader_of
 from netdoctor.transport.ssh.messages import (
     LOOKUP_THREADS,
     Answer,
@@ -54,7 +67,6 @@ FDS_OF_A_FORK = 5  # while it is made
 CLOSE_S = 1.5
 # How soon `interrupt` is noticed.
 INTERRUPT_S = 0.25
-SLACK_S = 10.0
 HANDSHAKES_PER_ENDPOINT = 8  # below sshd's MaxStartups 10:30:100, also where it is a ProxyCommand's
 
 # A login that came so far had the right address, user and key.
@@ -96,11 +108,8 @@ def worker_process(environment: Mapping[str, str], errors: int) -> subprocess.Po
     )
 
 
-class SshTransport(Interruptible):
-    """Reaches nodes over SSH.
-
-    notes: what the user should know about their settings, filled as it turns up.
-    """
+class SshTransport(Transport):
+    """Reaches nodes over SSH."""
 
     def __init__(self, options: SshOptions, limits: Limits) -> None:
         """Read the user's ssh settings. Raises TransportInputError."""
@@ -147,14 +156,14 @@ class SshTransport(Interruptible):
         """Return what the last node may wait for: the resolver's turn, jump hosts, its turn among those that
         share a door, a place among all, and itself."""
         workers = self._worker_count(endpoints, keep_open=True)
-        places = max(1, self._limits.parallel // workers) * workers
+        at_once = max(1, self._limits.parallel // workers) * workers
         _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
         if files != resource.RLIM_INFINITY:
             each = FDS_OF_A_PROXY if any(e.proxy for e in endpoints) else 1
-            places = max(1, min(places, (files - FDS_OF_A_WORKER) // each * workers))
+            at_once = max(1, min(at_once, (files - FDS_OF_A_WORKER) // each * workers))
         sharing = Counter(e.door for e in endpoints)
         turns = -(-max(sharing.values(), default=1) // max(1, HANDSHAKES_PER_ENDPOINT // workers))
-        rounds = turns + (-(-len(endpoints) // places) if len(endpoints) > places else 0)
+        rounds = turns + (-(-len(endpoints) // at_once) if len(endpoints) > at_once else 0)
         names = sum(not e.proxy and not e.jump and _is_name(e.host) for e in endpoints)
         lookups = max(0, names - 1) // (LOOKUP_THREADS * workers)
         before = lookups + max((len(e.jump) for e in endpoints), default=0)
@@ -162,41 +171,22 @@ class SshTransport(Interruptible):
 
     # Logging in
 
-    def start(
-        self,
-        targets: Sequence[Target],
-        first: Mapping[str, Request],
-        *,
-        keep_open: bool,
-        collectors: Mapping[str, str],
-        deadline_s: float = 300.0,
-    ) -> Iterator[SessionEvent | Reply]:
-        """Log in everywhere, send each node its first request, yield events as they come.
+    def _start(self, plan: StartPlan) -> Iterator[Event]:
+        """Raises TransportInputError at once, before any contact, naming everything that is wrong."""
+        return self._log_in(plan, self._resolver.resolve_all(plan.targets))
 
-        Raises TransportInputError at once, before any contact, naming everything that is wrong.
-        """
-        endpoints = self._resolver.resolve_all(targets)
-        return self._start(targets, endpoints, first, keep_open, collectors, deadline_s)
-
-    def _start(
-        self,
-        targets: Sequence[Target],
-        endpoints: Sequence[Endpoint],
-        first: Mapping[str, Request],
-        keep_open: bool,
-        collectors: Mapping[str, str],
-        deadline_s: float,
-    ) -> Iterator[SessionEvent | Reply]:
+    def _log_in(self, plan: StartPlan, endpoints: Sequence[Endpoint]) -> Iterator[Event]:
+        targets = plan.targets
         if not targets:
             return
         self._begin_again()
         try:
-            self._staff(self._worker_count(endpoints, keep_open))
+            self._staff(self._worker_count(endpoints, plan.keep_open))
         except (OSError, MemoryError) as e:
             if not self._workers:
-                trouble, detail = here.no_process(e)
+                failed_resource, detail = here.no_process(e)
                 session = Session(
-                    outcome=Login.CONTROL, stage="resolve", detail=clean(detail, 400), trouble=trouble
+                    outcome=Login.CONTROL, stage="resolve", detail=clean(detail, 400), trouble=failed_resource
                 )
                 yield from (SessionEvent(node=target.id, session=session) for target in targets)
                 return
@@ -205,26 +195,25 @@ class SshTransport(Interruptible):
         shares = [range(i, len(targets), count) for i in range(count)]
         for worker, share in zip(self._workers, shares, strict=True):
             worker.nodes = [targets[i].id for i in share]
-            self._home.update({node: (worker, place) for place, node in enumerate(worker.nodes)})
+            self._home.update({node: (worker, index) for index, node in enumerate(worker.nodes)})
         # The workers import while this process compresses the agent.
         from netdoctor.transport.bundle import build_bundle
 
         marker = secrets.token_hex(8)
-        bundle = build_bundle(marker=marker, deadline_s=deadline_s, collectors=collectors)
+        bundle = build_bundle(marker=marker, deadline_s=plan.deadline_s, collectors=plan.collectors)
         anchor = time.time() - time.monotonic()
         for worker, share in zip(self._workers, shares, strict=True):
             table = _Table()
+            nodes = [
+                NodePlan(
+                    endpoints[i], targets[i].python or DEFAULT_PYTHON, table.index(plan.first[targets[i].id])
+                )
+                for i in share
+            ]
             message = Start(
-                nodes=[
-                    NodePlan(
-                        endpoints[i],
-                        targets[i].python or DEFAULT_PYTHON,
-                        table.place(first[targets[i].id]),
-                    )
-                    for i in share
-                ],
+                nodes=nodes,
                 requests=table.requests,
-                keep_open=keep_open,
+                keep_open=plan.keep_open,
                 marker=marker,
                 anchor_s=anchor,
                 parallel=max(1, self._limits.parallel // count),
@@ -234,8 +223,8 @@ class SshTransport(Interruptible):
                 per_endpoint=max(1, HANDSHAKES_PER_ENDPOINT // count),
             )
             self._send(worker, framed(message) + len(bundle).to_bytes(4, "big") + bundle)
-        asked = {target.id: first[target.id] for target in targets}
-        yield from self._gather_logins(asked, self._bound_s(endpoints))
+        first = {target.id: plan.first[target.id] for target in targets}
+        yield from self._gather_logins(first, self._bound_s(endpoints))
 
     def _begin_again(self) -> None:
         """End what an earlier start has left."""
@@ -291,15 +280,15 @@ class SshTransport(Interruptible):
         os.set_blocking(process.stdout.fileno(), False)
         self._workers.append(_Worker(process, errors))
 
-    def _gather_logins(self, waiting: dict[str, Request], bound_s: float) -> Iterator[SessionEvent | Reply]:
+    def _gather_logins(self, waiting: dict[str, Request], bound_s: float) -> Iterator[Event]:
         """Yield one SessionEvent per node, and one Reply where the session is ok."""
         reached: set[str] = set()
         finish = time.monotonic() + bound_s
 
-        def lost(node: str, detail: str) -> SessionEvent | Reply:
+        def lost(node: str, detail: str) -> Event:
             waiting.pop(node, None)
             if node in reached:
-                return Reply(node=node, missing=Missing(Why.FAILED, detail))
+                return missing_reply(node, Why.FAILED, detail)
             session = Session(outcome=Login.CONTROL, stage="resolve", detail=detail)
             return SessionEvent(node=node, session=session)
 
@@ -312,9 +301,9 @@ class SshTransport(Interruptible):
                     waiting.pop(node, None)
                 yield SessionEvent(node=node, session=self._as_meant(message.session))
             elif isinstance(message, Answer):
-                asked = waiting.pop(worker.nodes[message.node], None) if message.call == 0 else None
-                if asked is not None:
-                    yield _reply(worker.nodes[message.node], message, result, asked.by_group)
+                request = waiting.pop(worker.nodes[message.node], None) if message.call == 0 else None
+                if request is not None:
+                    yield _reply(worker.nodes[message.node], message, result, request.by_group)
             else:
                 for node in [n for n in worker.nodes if n in waiting]:
                     yield lost(node, message)
@@ -333,63 +322,58 @@ class SshTransport(Interruptible):
 
     # Requests
 
-    def call(self, requests: Mapping[str, Request], within_s: float | None = None) -> Iterator[Reply]:
-        """Send one request to each named node with an open session; all at once, no order."""
+    def _call(self, requests: Mapping[str, Request], finish: float) -> Iterator[Reply]:
         self._calls += 1
         number = self._calls
-        began = time.monotonic()
         waiting: set[str] = set()
         batches: dict[int, tuple[_Worker, dict[int, int], _Table]] = {}
         unknown = []
-        longest = 0.0
         for node, request in requests.items():
             if node not in self._home or not self._home[node][0].alive:
                 unknown.append(node)
                 continue
-            worker, place = self._home[node]
+            worker, index = self._home[node]
             _, to, table = batches.setdefault(id(worker), (worker, {}, _Table()))
-            to[place] = table.place(request)
+            to[index] = table.index(request)
             waiting.add(node)
-            longest = max(longest, request.timeout_s)
         for worker, to, table in batches.values():
             self._send(worker, framed(Call(number, to, table.requests)))
-        # Requests of one node take turns, and clock exchanges wait for a place.
-        longest = longest * (2 + len(waiting) / CLOCK_AT_ONCE) + SLACK_S
-        finish = began + (longest if within_s is None else min(longest, within_s))
-        return self._answers(number, unknown, waiting, finish)
+        return self._answers(number, unknown, waiting, last_moment(requests, finish))
 
     def _answers(
         self, number: int, unknown: Sequence[str], waiting: set[str], finish: float
     ) -> Iterator[Reply]:
         for node in unknown:
-            yield Reply(node=node, missing=Missing(Why.LOST, "no open session"))
+            yield missing_reply(node, Why.LOST, "no open session")
         for worker, message, result in self._messages(lambda: bool(waiting), finish):
             if isinstance(message, str):
                 for node in [n for n in worker.nodes if n in waiting]:
                     waiting.discard(node)
-                    yield Reply(node=node, missing=Missing(Why.FAILED, message))
+                    yield missing_reply(node, Why.FAILED, message)
             elif isinstance(message, Answer) and message.call == number:
                 node = worker.nodes[message.node]
                 if node in waiting:
                     waiting.discard(node)
                     yield _reply(node, message, result)
         for node in sorted(waiting):
-            detail = "netdoctor's own worker did not answer in time"
-            yield Reply(node=node, missing=Missing(Why.TIMED_OUT, detail))
+            yield missing_reply(node, Why.TIMED_OUT, "netdoctor's own worker did not answer in time")
 
     # Workers
 
     def _messages(
-        self, wanted: Callable[[], bool], finish: float
+        self, more: Callable[[], bool], finish: float
     ) -> Iterator[tuple[_Worker, Ended | Answer | str, bytes]]:
-        """Yield what workers say while it is wanted, and the result behind it; a text when one is gone."""
+        """Yield what workers say, and the result behind it; a text when one is gone.
+
+        Ends where there is no more to wait for.
+        """
         with selectors.DefaultSelector() as selector:
             for worker in self._workers:
                 if worker.alive and worker.process.stdout is not None:
                     selector.register(worker.process.stdout, selectors.EVENT_READ, worker)
                 elif not worker.alive:
                     yield worker, worker.last_words, b""
-            while wanted() and selector.get_map():
+            while more() and selector.get_map():
                 self._raise_interruption()
                 left = finish - time.monotonic()
                 if left <= 0:
@@ -412,7 +396,7 @@ class SshTransport(Interruptible):
         except OSError:
             data = b""
         if not data:
-            self._gone(worker)
+            self._take_leave(worker)
             return []
         found: list[tuple[Ended | Answer, bytes]] = []
         try:
@@ -424,10 +408,10 @@ class SshTransport(Interruptible):
                 else:
                     found.append((message, result))
         except (ValueError, msgspec.MsgspecError):  # not reached unless the worker's memory is damaged
-            self._gone(worker)
+            self._take_leave(worker)
         return found
 
-    def _gone(self, worker: _Worker) -> None:
+    def _take_leave(self, worker: _Worker) -> None:
         """Take leave of a worker that died, and keep its last words."""
         worker.alive = False
         with contextlib.suppress(OSError):
@@ -435,8 +419,7 @@ class SshTransport(Interruptible):
         code = worker.process.wait()
         how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
         lines = os.pread(worker.errors, 1 << 16, 0).decode("utf-8", "replace").strip().splitlines()
-        said = f": {clean(lines[-1], 200)}" if lines else ""
-        worker.last_words = f"netdoctor's own worker {how}{said}"
+        worker.last_words = f"netdoctor's own worker {how}" + (f": {clean(lines[-1], 200)}" if lines else "")
 
     def _send(self, worker: _Worker, data: bytes) -> None:
         """Write to a worker, which always reads; one that is gone is noticed where its output is read."""
@@ -478,28 +461,25 @@ class _Table:
 
     def __init__(self) -> None:
         self.requests: list[WireRequest] = []
-        self._places: dict[int, int] = {}
-        self._kept: list[Request] = []
+        self._entered: dict[int, tuple[int, Request]] = {}  # the request, so that no other one gets its id
 
-    def place(self, request: Request) -> int:
+    def index(self, request: Request) -> int:
         """Return the index of a request, entering it when it is new."""
-        if id(request) not in self._places:
-            self._kept.append(request)  # so that no other request gets its id
-            self._places[id(request)] = len(self.requests)
+        if id(request) not in self._entered:
+            self._entered[id(request)] = len(self.requests), request
             raw = msgspec.Raw(msgspec.json.encode(dict(request.args)))
             self.requests.append(WireRequest(request.op, raw, request.timeout_s))
-        return self._places[id(request)]
+        return self._entered[id(request)][0]
 
 
 def _reply(node: str, answer: Answer, result: bytes, by_group: bool = False) -> Reply:
     """Return an answer as the engine wants it. Here its result is read, for the first time."""
     if answer.why is not None:
-        missing = Missing(Why(answer.why), answer.detail)
-        return Reply(node=node, missing=missing)
+        return missing_reply(node, Why(answer.why), answer.detail)
     try:
         return Reply(node=node, result=reader_of(by_group)(result))
     except UnreadableReply as e:
-        return Reply(node=node, missing=Missing(Why.UNPARSABLE, clean(str(e), 400)))
+        return missing_reply(node, Why.UNPARSABLE, clean(str(e), 400))
 
 
 def _scratch_file() -> int:

@@ -40,20 +40,20 @@ _HELLO = re.compile(rb"netdoctor-task ([A-Za-z0-9_.:%/+-]{1,300}) ([0-9a-f]{32})
 
 @dataclass(eq=False, slots=True)
 class Caller:
-    """A connection. node: '' until it has shown the secret."""
+    """A connection."""
 
     socket: socket.socket
     address: str
     since: float
-    node: str = ""
+    node: str = ""  # until it has shown the secret
     claimed: str = ""
     expected: str = ""
-    heard: bytearray = field(default_factory=bytearray)
+    received: bytearray = field(default_factory=bytearray)
     out: bytearray = field(default_factory=bytearray)
 
 
 @dataclass(frozen=True, slots=True)
-class Came:
+class Joined:
     """A node's agent has called, from this address."""
 
     node: str
@@ -61,28 +61,28 @@ class Came:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """A node's agent sent something; at: time.monotonic() when it was there."""
+class Received:
+    """A node's agent sent something."""
 
     node: str
     data: bytes
-    at: float
+    at: float  # monotonic
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class Left:
     """A node's agent is not to be had any more."""
 
     node: str
 
 
-class Board:
-    """Listeners, and the agents that came in by them."""
+class Listener:
+    """Listening sockets, and the agents that came in by them."""
 
     def __init__(
         self,
         nodes: Iterable[str] | int,
-        places: Sequence[str],
+        addresses: Sequence[str],
         ports: range | None,
         secret: str | None = None,
         admit: Callable[[str, str], str] | None = None,
@@ -97,16 +97,16 @@ class Board:
         self.notes: dict[str, None] = {}
         self.selector = selectors.DefaultSelector()
         self._nodes = None if isinstance(nodes, int) else frozenset(nodes)
-        self._most = nodes if isinstance(nodes, int) else len(self._nodes or ())
+        self._max_callers = nodes if isinstance(nodes, int) else len(self._nodes or ())
         self._admit = admit or self._expected
         # Whoever began to speak as a task does and has another secret, by address.
         self.others: dict[str, None] = {}
-        self._listeners: list[socket.socket] = []
+        self._sockets: list[socket.socket] = []
         self._strangers: dict[Caller, None] = {}  # the oldest first
         self._callers: dict[str, Caller] = {}
         try:
-            for place in places:
-                self._listeners.append(_listener(place, ports))
+            for address in addresses:
+                self._sockets.append(_listening_socket(address, ports))
         except BaseException:
             self.close()
             raise
@@ -115,27 +115,20 @@ class Board:
         self._deaf_until = 0.0
 
     @property
-    def places(self) -> list[list[Any]]:
+    def endpoints(self) -> list[list[Any]]:
         """[[address, port], …] for those who are to call."""
-        return [list(one.getsockname()[:2]) for one in self._listeners]
+        return [list(one.getsockname()[:2]) for one in self._sockets]
 
     def room(self) -> None:
         """Raise the soft limit of descriptors to what all nodes need at once, and leave this process some."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        need = self._most + STRANGERS_MAX + FDS_RESERVED
+        need = self._max_callers + STRANGERS_MAX + FDS_RESERVED
         if soft != resource.RLIM_INFINITY and soft < need:
-            most = need if hard == resource.RLIM_INFINITY else min(need, hard)
+            limit = need if hard == resource.RLIM_INFINITY else min(need, hard)
             with contextlib.suppress(OSError, ValueError):
-                resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+                resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, limit), hard))
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self._room = math.inf if soft == resource.RLIM_INFINITY else max(1, soft - FDS_RESERVED)
-
-    def crowd(self) -> int:
-        """How many have not said who they are."""
-        return len(self._strangers)
-
-    def has(self, node: str) -> bool:
-        return node in self._callers
 
     def send(self, node: str, data: bytes) -> None:
         """Send as soon as the node reads; nothing is waited for here."""
@@ -152,16 +145,16 @@ class Board:
 
     def close(self) -> None:
         """End all sessions and listeners."""
-        for one in self._listeners:
+        for one in self._sockets:
             one.close()
-        self._listeners.clear()
+        self._sockets.clear()
         for caller in (*self._strangers, *self._callers.values()):
             self._end(caller)
         self._strangers.clear()
         self._callers.clear()
         self.selector.close()
 
-    def events(self, wait_s: float) -> Iterator[Came | Heard | Gone | Any]:
+    def events(self, wait_s: float) -> Iterator[Joined | Received | Left | Any]:
         """What happened within so long; whatever else is registered at `selector` is given as its data."""
         self._late()
         self._hear(not self._is_crowded() and time.monotonic() >= self._deaf_until)
@@ -187,7 +180,7 @@ class Board:
         if hearing == self._hearing:
             return
         self._hearing = hearing
-        for one in self._listeners:
+        for one in self._sockets:
             if hearing:
                 self.selector.register(one, selectors.EVENT_READ, None)
             else:
@@ -228,11 +221,11 @@ class Board:
             pass
         except OSError:
             caller.out.clear()  # what it said before it ended is still there to be read
-        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if caller.out else 0)
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if caller.out else 0)
         with contextlib.suppress(KeyError, ValueError):
-            self.selector.modify(caller.socket, wanted, caller)
+            self.selector.modify(caller.socket, events, caller)
 
-    def _read(self, caller: Caller) -> Iterator[Came | Heard | Gone]:
+    def _read(self, caller: Caller) -> Iterator[Joined | Received | Left]:
         try:
             data = caller.socket.recv(READ_BYTES if caller.node else HELLO_BYTES)
         except BlockingIOError:
@@ -240,31 +233,33 @@ class Board:
         except OSError:
             data = b""
         if not caller.node:
-            yield from self._stranger(caller, data)
+            yield from self._identify(caller, data)
         elif data:
-            yield Heard(caller.node, data, time.monotonic())
+            yield Received(caller.node, data, time.monotonic())
         else:
             self._end(caller)
             self._callers.pop(caller.node, None)
-            yield Gone(caller.node)
+            yield Left(caller.node)
 
-    def _stranger(self, caller: Caller, data: bytes) -> Iterator[Came | Heard | Gone]:
+    def _identify(self, caller: Caller, data: bytes) -> Iterator[Joined | Received | Left]:
         """Hear who it is; anybody who is not one of ours is not answered twice."""
-        caller.heard += data
-        line, newline, rest = caller.heard.partition(b"\n")
-        if not newline and data and len(caller.heard) < HELLO_BYTES:
+        caller.received += data
+        line, newline, rest = caller.received.partition(b"\n")
+        if not newline and data and len(caller.received) < HELLO_BYTES:
             return
-        if newline and not caller.expected and not rest and (said := _HELLO.fullmatch(line)):
-            node, theirs = said[1].decode("ascii"), said[2].decode("ascii")
-            mine = secrets.token_hex(16)
-            caller.claimed, caller.expected = node, proof(self.secret, "task", node, theirs, mine)
-            caller.heard.clear()
-            caller.out += f"{mine} {proof(self.secret, 'control', node, theirs, mine)}\n".encode("ascii")
+        if newline and not caller.expected and not rest and (hello := _HELLO.fullmatch(line)):
+            node, nonce = hello[1].decode("ascii"), hello[2].decode("ascii")
+            our_nonce = secrets.token_hex(16)
+            caller.claimed, caller.expected = node, proof(self.secret, "task", node, nonce, our_nonce)
+            caller.received.clear()
+            caller.out += f"{our_nonce} {proof(self.secret, 'control', node, nonce, our_nonce)}\n".encode(
+                "ascii"
+            )
             self._write(caller)
             return
         self._strangers.pop(caller, None)
-        shown = newline and not rest and hmac.compare_digest(bytes(line), caller.expected.encode("ascii"))
-        if not (shown and caller.expected):
+        is_proven = newline and not rest and hmac.compare_digest(bytes(line), caller.expected.encode("ascii"))
+        if not (is_proven and caller.expected):
             if newline and caller.expected and len(self.others) < OTHERS_MAX:
                 self.others[caller.address] = None
             self._end(caller)
@@ -278,7 +273,7 @@ class Board:
         if why:
             self._end(caller)
         else:
-            yield Came(caller.node, caller.address)
+            yield Joined(caller.node, caller.address)
 
     def _expected(self, node: str, _: str) -> str:
         """Why one may not come in where it is known who is to come."""
@@ -292,12 +287,12 @@ class Board:
         return f"it called {why}"
 
 
-def _listener(place: str, ports: range | None) -> socket.socket:
+def _listening_socket(address: str, ports: range | None) -> socket.socket:
     """A listening socket. Raises OSError where the address is not ours, or no port is free."""
-    family = socket.AF_INET6 if ":" in place else socket.AF_INET
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     # Tasks of several scans want ports of the same few: not all begin with the first.
     tries = random.sample(ports, min(len(ports), 200)) if ports else [0]
-    trouble: OSError = OSError(f"no port of {ports} is free")
+    failure: OSError = OSError(f"no port of {ports} is free")
     for port in tries:
         one = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -305,15 +300,15 @@ def _listener(place: str, ports: range | None) -> socket.socket:
                 one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            one.bind((place, port))
+            one.bind((address, port))
             one.listen(BACKLOG)
             one.setblocking(False)
         except OSError as error:
             one.close()
-            trouble = error
+            failure = error
             continue
         return one
-    raise trouble
+    raise failure
 
 
 def own_addresses(hosts: Iterable[str]) -> list[str]:
@@ -327,8 +322,8 @@ def own_addresses(hosts: Iterable[str]) -> list[str]:
             known = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)
         except (OSError, UnicodeError):
             continue
-        for family, kind, number, _, place in known[:1]:
+        for family, kind, number, _, address in known[:1]:
             with contextlib.suppress(OSError), socket.socket(family, kind, number) as probe:
-                probe.connect(place)
+                probe.connect(address)
                 found.setdefault(str(probe.getsockname()[0]))
     return list(found)

@@ -23,7 +23,7 @@ _CLAIM = re.compile(r"(-|[0-9]{1,9})/([A-Za-z0-9_.+-]{1,40})/([A-Za-z0-9_.:%-]{1
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Rendezvous:
     """A folder, or a port: of this host, of any address of this machine where that is empty."""
 
     folder: Path | None = None
@@ -31,17 +31,17 @@ class Place:
     port: int = 0
 
 
-def place(text: str) -> Place:
+def parse_rendezvous(text: str) -> Rendezvous:
     """PORT, HOST:PORT, or a folder. Raises InputError."""
     host, _, port = text.rpartition(":")
     if port.isdecimal() and is_valid_port(int(port[:6])) and "/" not in host:
         host = host.strip("[]")
         if host and not is_valid_host(host):
             raise InputError(f"--meet {clean(text, 80)}: no host is called so")
-        return Place(host=host, port=int(port))
+        return Rendezvous(host=host, port=int(port))
     if not text or "\0" in text or text.isdecimal():
         raise InputError(f"--meet {clean(text, 80)!r}: write a folder, HOST:PORT or PORT")
-    return Place(folder=Path(text))
+    return Rendezvous(folder=Path(text))
 
 
 def secret(environ: Mapping[str, str], file: Path | None) -> str | None:
@@ -71,7 +71,7 @@ def claim(rank: int | None, node: str) -> str:
     return f"{'-' if rank is None else rank}/{__version__}/{node}"
 
 
-def claimed(text: str) -> tuple[int | None, str, str]:
+def read_claim(text: str) -> tuple[int | None, str, str]:
     """(rank, release, node as reports call it), node empty where that is none."""
     found = _CLAIM.fullmatch(text)
     if found is None or not is_valid_host(found[3]):
@@ -79,7 +79,7 @@ def claimed(text: str) -> tuple[int | None, str, str]:
     return (None if found[1] == "-" else int(found[1])), found[2], node_id(found[3])
 
 
-def looked_up(host: str, port: int) -> list[tuple[str, int]]:
+def look_up(host: str, port: int) -> list[tuple[str, int]]:
     """The addresses of a name, each with the port; none where it has none so far."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)

@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from typing import Any
 
 from netdoctor.facts.host import Login, Trouble
@@ -26,16 +27,15 @@ from netdoctor.inventory.model import COMMAND_LINE, Target
 from netdoctor.inventory.nodeset import fold
 from netdoctor.text import clean
 from netdoctor.transport import bundle, here
-from netdoctor.transport.base import Limits, Reply, Request, SessionEvent
+from netdoctor.transport.base import Event, Limits, SessionEvent, StartPlan
 from netdoctor.transport.session import Broken
 from netdoctor.transport.ssh.sshconfig import TransportInputError, local_user
 from netdoctor.transport.tasks import calls
-from netdoctor.transport.tasks import slurm_output as words
-from netdoctor.transport.tasks.calling import Agent, Calling
+from netdoctor.transport.tasks import slurm_output as output
+from netdoctor.transport.tasks.calling import Agent, Calling, Progress
 
 DEFAULT_PYTHON = "python3"
 CLOSE_S = 1.5
-NOTICED_S = 0.25
 ASKING_S = 15.0
 # slurmctld gives a node that does not answer MessageTimeout (10 s) before it ends the step, which is then
 # started again without that node.
@@ -47,7 +47,7 @@ DIAL_S = 10.0
 # Where no way to any of the nodes is known here.
 ANYWHERE = "0.0.0.0"  # noqa: S104  # whoever comes has to show the secret
 LINE_BYTES = 4096
-SAID_MAX = 400
+TEXT_MAX = 400
 # Where one node cannot start a task, others may be told of in the next moment.
 ABORT_S = 3.0
 # A slurmstepd that cannot call srun gives up after 8 s; a prolog may take longer than its own node's share.
@@ -79,22 +79,70 @@ class SlurmOptions:
     environ: Mapping[str, str] = field(default_factory=dict)
 
 
+class TaskState(IntEnum):
+    """What srun has said of a node's task. Each replaces those before it, and never one behind it."""
+
+    UNSTARTED = 0
+    LAUNCHED = 1  # srun has asked for it
+    RUNNING = 2  # it has said so
+    EXITED = 3
+    SILENT = 4  # launched, and nothing was heard of it for long
+    CANNOT_CALL = 5  # it dialled this machine in vain
+    NOT_LAUNCHED = 6  # Slurm could not start it
+
+
+@dataclass(eq=False, slots=True)
+class _Task:
+    """A node's task in one step."""
+
+    state: TaskState = TaskState.UNSTARTED
+    text: str = ""  # what srun says of that
+    number: int = -1  # in the step
+
+    def become(self, state: TaskState, text: str = "") -> bool:
+        """Go on to a state; whether it is another one."""
+        if state <= self.state:
+            return False
+        self.state, self.text = state, text
+        return True
+
+
 @dataclass(eq=False, slots=True)
 class _Node(Agent):
-    """A node on its way. task: its number in the step; exit: how that ended, as srun says it; launch: Slurm
-    could not start it; launched: srun has asked for it; runs: it has said so; silent: for how long it has
-    not; tried: how this machine was dialled in vain; booked: what Slurm does with it; typed: it was named on
-    the command line."""
+    """A node on its way."""
 
-    task: int = -1
-    launched: bool = False
-    exit: str = ""
-    launch: str = ""
-    runs: bool = False
-    silent: str = ""
-    tried: str = ""
-    booked: str = ""
-    typed: bool = False
+    task: _Task = field(default_factory=_Task)
+    slurm_note: str = ""  # what Slurm does with it, where it is ours and being drained
+
+
+class StepState(IntEnum):
+    """How far a step is, as srun and salloc say it."""
+
+    ASKED = 0
+    QUEUED = 1  # for an allocation
+    GRANTED = 2
+    WAITING = 3  # for the job's own steps
+    LAUNCHED = 4
+    FAILED = 5  # a node's task could not be started, and all end with that
+
+
+@dataclass(eq=False, slots=True)
+class _Step:
+    """One run of srun's."""
+
+    state: StepState = StepState.ASKED
+    since: float = field(default_factory=time.monotonic)  # of the state, or of the last task that runs
+    waits_for: str = ""  # where it waits, why
+    to_cancel: str = ""  # the allocation, or else the step, by Slurm's number
+    reason: str = ""  # squeue's, for an allocation that waits
+    ask_at: float = 0.0  # when squeue is asked next
+    errors: list[str] = field(default_factory=list)
+    last_lines: dict[int, str] = field(default_factory=dict)  # by number of the task
+
+    def become(self, state: StepState, waits_for: str = "") -> None:
+        """Go on to a state; a failed step stays one."""
+        if self.state is not StepState.FAILED:
+            self.state, self.since, self.waits_for = state, time.monotonic(), waits_for
 
 
 @dataclass(eq=False, slots=True)
@@ -117,27 +165,20 @@ class SlurmTransport(Calling[_Node]):
         self._notes: dict[str, None] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._streams: list[_Stream] = []
-        self._granted = ""
-        self._trouble: list[str] = []
-        self._launch_failed = 0.0
-        self._heard = 0.0
-        self._number = self._waits = self._queued = self._reason = ""
-        self._asks = 0.0
-        self._cut_off: list[tuple[_Node, str, str]] = []
-        self._tasks: dict[int, str] = {}
-        self._booked: dict[str, words.Booked] = {}
+        self._step = _Step()
+        self._rows: dict[str, output.Row] = {}  # of sinfo, by node
 
     @property
     def notes(self) -> Sequence[str]:
         """What the user should know: tasks that were turned away, nodes that are being drained."""
-        return [*self._notes, *(self._board.notes if self._board else ())]
+        return [*self._notes, *(self._listener.notes if self._listener else ())]
 
     def describe(self, target: Target) -> dict[str, Any]:
         """What `start` would run for this target."""
         if self._options.job:
             asks = f"srun --jobid={self._options.job} --overlap, one task a node"
         else:
-            ask = words.Ask((target.host,), math.ceil(self._options.wait_s), 1, self._options.partition)
+            ask = output.Ask((target.host,), math.ceil(self._options.wait_s), 1, self._options.partition)
             argv = [w for w in ask.argv() if not w.startswith(("--nodelist", "--nodes", "--time"))]
             asks = f"{shlex.join(argv)} for a few minutes, then srun, one task a node"
         return {
@@ -153,21 +194,13 @@ class SlurmTransport(Calling[_Node]):
         wait_s = 0.0 if self._options.job else self._options.wait_s
         return ASKING_S + wait_s + LAUNCH_S + self._limits.node_budget_s
 
-    def start(
-        self,
-        targets: Sequence[Target],
-        first: Mapping[str, Request],
-        *,
-        keep_open: bool,
-        collectors: Mapping[str, str],
-        deadline_s: float = 300.0,
-    ) -> Iterator[SessionEvent | Reply]:
+    def _start(self, plan: StartPlan) -> Iterator[Event]:
         """Start a task on each node that Slurm lets us, and send each its first request.
 
         Raises TransportInputError where nodes are named that the allocation has not, or on the command line
         such that Slurm does not know, or a partition that it has not.
         """
-        hosts = Counter(target.host for target in targets)
+        hosts = Counter(target.host for target in plan.targets)
         if twice := [host for host, count in hosts.items() if count > 1]:
             raise TransportInputError(f"{fold(twice, 60)}: Slurm knows a node by one name; list it once")
         foreign = [host for host in hosts if self._options.job and host not in self._options.nodes]
@@ -177,257 +210,252 @@ class SlurmTransport(Calling[_Node]):
                 f"{fold(foreign, 60)}: not in job {self._options.job}, which has {has}; leave it out, or ask "
                 "for an allocation that has it"
             )
-        return self._start(targets, first, keep_open, collectors, deadline_s)
+        return self._serve_steps(plan)
 
-    def _start(
-        self,
-        targets: Sequence[Target],
-        first: Mapping[str, Request],
-        keep_open: bool,
-        collectors: Mapping[str, str],
-        deadline_s: float,
-    ) -> Iterator[SessionEvent | Reply]:
+    def _serve_steps(self, plan: StartPlan) -> Iterator[Event]:
         self.close()
-        finish = time.monotonic() + self.bound_s(targets)
+        finish = time.monotonic() + self.bound_s(plan.targets)
+        self._keep_open = plan.keep_open
         self._nodes = {
-            t.id: _Node(t.id, t.host, t.python or DEFAULT_PYTHON, first[t.id], typed=t.source == COMMAND_LINE)
-            for t in targets
+            t.id: _Node(t.id, t.host, t.python or DEFAULT_PYTHON, plan.first[t.id]) for t in plan.targets
         }
         self._by_host = {node.host: node for node in self._nodes.values()}
-        yield from self._look_up()
-        goes = self._left()
-        if not goes:
+        yield from self._look_up({t.host for t in plan.targets if t.source == COMMAND_LINE})
+        if not (nodes := self._left()):
             return
         try:
-            marker = self._marker = secrets.token_hex(8)
-            self._cut_off = []
-            places = calls.own_addresses(self._booked[node.host].address for node in goes)
-            self._board = calls.Board([node.host for node in goes], places or [ANYWHERE], self._ports())
+            ours = calls.own_addresses(self._rows[node.host].address for node in nodes)
+            hosts = [node.host for node in nodes]
+            self._listener = calls.Listener(hosts, ours or [ANYWHERE], self._ports())
         except OSError as e:
-            yield from self._all(goes, Login.CONTROL, f"no port to listen on here: {e.strerror or e}")
+            yield from self._give_up(nodes, Login.CONTROL, f"no port to listen on here: {e.strerror or e}")
             return
+        self._marker = secrets.token_hex(8)
+        packed = self._bundle(plan, self._listener)
+        yield from self._attempts(packed, plan.deadline_s, finish)
+        yield from self._without_way_back()
+        yield from self._give_up(self._left(), *self._why_late(time.monotonic() >= finish))
+        if not plan.keep_open:
+            self.close()
+
+    def _bundle(self, plan: StartPlan, listener: calls.Listener) -> bytes:
         dial = {
-            "places": self._board.places,
-            "secret": self._board.secret,
+            "places": listener.endpoints,
+            "secret": listener.secret,
             "node_from": ["SLURMD_NODENAME"],
             "within_s": DIAL_S,
         }
-        packed = bundle.build_bundle(marker=marker, deadline_s=deadline_s, collectors=collectors, dial=dial)
-        self._keep_open = keep_open
+        return bundle.build_bundle(
+            marker=self._marker, deadline_s=plan.deadline_s, collectors=plan.collectors, dial=dial
+        )
+
+    def _attempts(self, packed: bytes, deadline_s: float, finish: float) -> Iterator[Event]:
+        """Start a step, and start it again without the nodes that ended it."""
         cpus = self._options.cpus
         for _ in range(TRIES):
-            goes = self._left()
+            nodes = self._left()
             try:
-                self._spawn(goes, marker, packed, deadline_s, cpus)
+                self._spawn(nodes, packed, deadline_s, cpus)
             except OSError as e:
-                yield from self._all(goes, Login.CONTROL, here.no_process(e)[1])
+                yield from self._give_up(nodes, Login.CONTROL, here.no_process(e)[1])
                 return
-            yield from self._attempt(goes, finish)
+            yield from self._attempt(nodes, finish)
             if not self._left() or time.monotonic() >= finish:
-                break
+                return
             self._stop()
-            if self._launch_failed or any(node.silent for node in goes):
-                yield from self._unlaunched([n for n in goes if n.launch])
-                for node in goes:
-                    self._board.drop(node.host)
-                    node.is_open, node.talk, node.exit = False, None, ""
-                    node.launched = node.runs = False
-            elif cpus and any(_CORES.search(said) for said in self._trouble):
+            states = {node.task.state for node in nodes}
+            if self._step.state is StepState.FAILED or TaskState.SILENT in states:
+                for node in nodes:
+                    yield from self._out_of_step(node)
+            elif cpus and any(_CORES.search(error) for error in self._step.errors):
                 cpus = 0  # some are Slurm's own
             else:
-                yield from self._blame()
-                break
+                yield from self._why_over()
+                return
             if not self._left():
-                break
-        yield from self._without_way_back()
-        late = time.monotonic() >= finish
-        outcome, said = Login.LOST, "the step ended each time it was started"
-        if late and self._waits:
-            outcome, said = Login.BUSY, f"Slurm started no step of ours beside the job's own: {self._waits}"
-        elif late:
-            outcome, said = Login.TIMEOUT, f"{LATE}, at {self._shown()}"
-        yield from self._all([node for node in self._left() if not node.ended], outcome, said)
-        if not keep_open:
-            self.close()
+                return
 
-    def _shown(self) -> str:
+    def _out_of_step(self, node: _Node) -> Iterator[Event]:
+        """Make a node ready for the next step, if Slurm can start a task there."""
+        assert self._listener is not None
+        if node.task.state is TaskState.NOT_LAUNCHED:
+            yield from self._give_up([node], Login.STEP, node.task.text)
+        self._listener.drop(node.host)
+        node.is_open, node.conversation = False, None
+        if not node.progress.is_over:
+            node.task = _Task()
+
+    def _why_late(self, late: bool) -> tuple[Login, str]:
+        if late and self._step.state is StepState.WAITING:
+            why = self._step.waits_for
+            return Login.BUSY, f"Slurm started no step of ours beside the job's own: {why}"
+        if late:
+            return Login.TIMEOUT, f"{LATE}, at {self._endpoints_text()}"
+        return Login.LOST, "the step ended each time it was started"
+
+    def _endpoints_text(self) -> str:
         """Where tasks call, for people."""
-        places = self._board.places if self._board is not None else []
-        return ", ".join(f"{address} port {port}" for address, port in places) or "any address"
+        endpoints = self._listener.endpoints if self._listener is not None else []
+        return ", ".join(f"{address} port {port}" for address, port in endpoints) or "any address"
 
-    # Slurm's books
+    # What Slurm knows of nodes
 
-    def _look_up(self) -> Iterator[SessionEvent | Reply]:
+    def _look_up(self, by_command_line: set[str]) -> Iterator[Event]:
         """Ask Slurm what it knows of the nodes; those that it keeps off, and those of others, end here."""
-        hosts = fold(list(self._by_host), None)
-        where = [f"--partition={self._options.partition}"] if self._options.partition else []
-        code, out, errors = self._asked(
-            [*words.SINFO, *where, f"--nodes={hosts}", f"--format={words.FORMAT}"]
+        partition_name = self._options.partition
+        words = [f"--partition={partition_name}"] if partition_name else []
+        in_partition = f" in partition {partition_name}" if partition_name else ""
+        code, text, errors = _query(
+            [
+                *output.SINFO,
+                *words,
+                f"--nodes={fold(list(self._by_host), None)}",
+                f"--format={output.FORMAT}",
+            ],
+            self._options.environ,
         )
         if code:
-            said = f"Slurm does not answer: {errors or 'sinfo ended with status ' + str(code)}"
-            yield from self._all(list(self._nodes.values()), Login.CONTROL, said)
+            why = f"Slurm does not answer: {errors or 'sinfo ended with status ' + str(code)}"
+            yield from self._give_up(list(self._nodes.values()), Login.CONTROL, why)
             return
-        self._booked = words.books(out)
-        if self._options.partition and len(self._booked) < len(self._nodes):
-            partition(self._options.partition, self._options.environ)
+        self._rows = output.read_rows(text)
+        if partition_name and len(self._rows) < len(self._nodes):
+            partition(partition_name, self._options.environ)
         ours = self._options.job is not None
-        typed = [node.host for node in self._nodes.values() if node.typed and node.host not in self._booked]
-        if typed and not ours:
-            there = f" in partition {self._options.partition}" if where else ""
+        unknown = [host for host in self._by_host if host in by_command_line and host not in self._rows]
+        if unknown and not ours:
             raise TransportInputError(
-                f"{fold(typed, 60)}: Slurm knows no such node{there}; sinfo -N lists them"
+                f"{fold(unknown, 60)}: Slurm knows no such node{in_partition}; sinfo -N lists them"
             )
         for node in self._nodes.values():
-            booked = self._booked.get(node.host)
-            if (why := words.standing(booked, ours=ours)) is not None:
-                place = f" in partition {self._options.partition}" if where and booked is None else ""
-                yield self._fail(node, why[0], why[1] + place)
-            elif booked is not None and booked.state in words.STILL_OURS:
-                node.booked = booked.shown
+            row = self._rows.get(node.host)
+            if (why_not := output.why_no_task(row, ours=ours)) is not None:
+                yield self._fail(node, why_not[0], why_not[1] + (in_partition if row is None else ""))
+            elif row is not None and row.state in output.STILL_OURS:
+                node.slurm_note = row.text
 
     def _ports(self) -> range | None:
-        return words.port_range(self._asked(["scontrol", "show", "config"])[1])
-
-    def _asked(self, argv: Sequence[str]) -> tuple[int, str, str]:
-        """(status, output, what it complained of) of a command of Slurm's."""
-        environ = words.environment(self._options.environ)
-        try:
-            done = subprocess.run(  # noqa: S603  # names have passed the inventory's rules; no shell
-                argv,
-                capture_output=True,
-                stdin=subprocess.DEVNULL,
-                timeout=ASKING_S,
-                env=environ,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return 1, "", f"{argv[0]} took more than {ASKING_S:g} s"
-        except OSError as e:
-            return 1, "", here.no_process(e)[1]
-        return done.returncode, done.stdout.decode("utf-8", "replace"), clean(done.stderr, 300)
+        return output.port_range(_query(["scontrol", "show", "config"], self._options.environ)[1])
 
     # A step
 
-    def _spawn(self, goes: Sequence[_Node], marker: str, packed: bytes, deadline_s: float, cpus: int) -> None:
+    def _spawn(self, nodes: Sequence[_Node], packed: bytes, deadline_s: float, cpus: int) -> None:
         """Start srun, under salloc where there is no allocation. Raises OSError."""
-        hosts = [node.host for node in goes]
-        argv = words.step(hosts, _command(goes, marker), self._options.job, cpus)
+        hosts = [node.host for node in nodes]
+        argv = output.step(hosts, _command(nodes, self._marker), self._options.job, cpus)
         if self._options.job is None:
-            known = [self._booked[host].gpus for host in hosts]
-            if len(set(known)) > 1:
-                said = (
-                    f"Slurm's books have {min(known)} to {max(known)} GPUs a node: {min(known)} are asked for"
-                )
-                self._notes[said] = None
-            ask = words.Ask(
+            gpus = {self._rows[host].gpus for host in hosts}
+            if len(gpus) > 1:
+                note = f"Slurm's books have {min(gpus)} to {max(gpus)} GPUs a node: {min(gpus)} are asked for"
+                self._notes[note] = None
+            ask = output.Ask(
                 nodes=tuple(hosts),
                 wait_s=max(1, math.ceil(self._options.wait_s)),
                 minutes=self._minutes(hosts, deadline_s),
                 partition=self._options.partition,
-                gpus=min(known),
+                gpus=min(gpus),
             )
             argv = [*ask.argv(), *argv]
-        self._trouble, self._cancelled, self._launch_failed, self._tasks = [], None, 0.0, {}
-        self._granted = self._number = self._waits = self._queued = self._reason = ""
-        self._heard = time.monotonic()
+        self._step, self._cancelled = _Step(), None
         self._times.clear()
-        assert self._board is not None
+        assert self._listener is not None
         process = subprocess.Popen(  # noqa: S603  # as above
             argv,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=words.environment(self._options.environ),
+            env=output.environment(self._options.environ),
             start_new_session=True,
             bufsize=0,
         )
         self._process = process
-        self._board.room()  # after srun has taken our limits for those of the tasks
+        self._listener.room()  # after srun has taken our limits for those of the tasks
         self._streams = []
         for pipe in (process.stdin, process.stdout, process.stderr):
             assert pipe is not None
             os.set_blocking(pipe.fileno(), False)
             stream = _Stream(pipe, bytearray(packed) if pipe is process.stdin else bytearray())
-            self._board.selector.register(pipe, 2 if pipe is process.stdin else 1, stream)
+            self._listener.selector.register(pipe, 2 if pipe is process.stdin else 1, stream)
             self._streams.append(stream)
 
     def _minutes(self, hosts: Sequence[str], deadline_s: float) -> int:
         """What is asked for: as long as the scan may take, or as the partition lets it."""
-        may = [m for host in hosts if (m := self._booked[host].minutes) is not None]
-        return max(1, min([math.ceil((deadline_s + LAUNCH_S) / 60), *may]))
+        limits = [m for host in hosts if (m := self._rows[host].minutes) is not None]
+        return max(1, min([math.ceil((deadline_s + LAUNCH_S) / 60), *limits]))
 
-    def _attempt(self, goes: Sequence[_Node], finish: float) -> Iterator[SessionEvent | Reply]:
+    def _attempt(self, nodes: Sequence[_Node], finish: float) -> Iterator[Event]:
         """Serve until every node is through, or the step is over."""
-        self._waiting = {node.id for node in goes}
+        self._waiting = {node.id for node in nodes}
         while self._waiting and time.monotonic() < finish:
             yield from self._events(finish)
             self._ask_why()
-            if self._launch_failed:
-                finish = min(finish, self._launch_failed + ABORT_S)
-            elif self._silence(goes):
+            if self._step.state is StepState.FAILED:
+                finish = min(finish, self._step.since + ABORT_S)
+            elif self._silence(nodes):
                 return
             if self._process is not None and not self._outputs():
                 return
 
     def _ask_why(self) -> None:
         """Have Slurm's own word for what an allocation waits for; it may change while it does."""
-        if self._queued and time.monotonic() >= self._asks:
-            asked = self._asked(["squeue", "--noheader", f"--jobs={self._queued}", "--format=%r"])
-            self._reason = clean(asked[1], 100) or self._reason
-            self._asks = time.monotonic() + 5 * QUEUED_S
+        step = self._step
+        if step.state is StepState.QUEUED and time.monotonic() >= step.ask_at:
+            argv = ["squeue", "--noheader", f"--jobs={step.to_cancel}", "--format=%r"]
+            step.reason = clean(_query(argv, self._options.environ)[1], 100) or step.reason
+            step.ask_at = time.monotonic() + 5 * QUEUED_S
 
-    def _silence(self, goes: Sequence[_Node]) -> bool:
+    def _silence(self, nodes: Sequence[_Node]) -> bool:
         """Whether some tasks have said nothing for so long that srun's way back from them must be closed."""
-        silent = [n for n in goes if n.launched and not (n.runs or n.exit or n.failed)]
-        some = any(node.runs for node in goes)
-        wait_s = SILENT_S if some else LAUNCH_S
-        if not silent or time.monotonic() < self._heard + wait_s:
+        states = [(n, n.task.state) for n in nodes]
+        silent = [n for n, state in states if state is TaskState.LAUNCHED and not n.progress.is_over]
+        wait_s = SILENT_S if any(state > TaskState.LAUNCHED for _, state in states) else LAUNCH_S
+        if not silent or time.monotonic() < self._step.since + wait_s:
             return False
         for node in silent:
-            node.silent = f"Slurm started a task, and srun here heard nothing of it for {wait_s:g} s"
-            self._cut(node, node.silent, self.stage)
+            text = f"Slurm started a task, and srun here heard nothing of it for {wait_s:g} s"
+            node.task.become(TaskState.SILENT, text)
+            self._cut_off(node)
         return True
 
-    def _cut(self, node: _Node, said: str, stage: str) -> None:
+    def _cut_off(self, node: _Node) -> None:
         """A task runs and cannot call. Whether none at all can is known when all have been waited for."""
-        node.failed = True
+        node.progress = Progress.CUT_OFF
         self._waiting.discard(node.id)
-        self._cut_off.append((node, said, stage))
 
     def _without_way_back(self) -> Iterator[SessionEvent]:
-        some = any(node.told and not node.failed for node in self._nodes.values())
-        trouble = Trouble.NETWORK if self._cut_off[1:] and not some else None
-        for node, said, stage in self._cut_off:
-            event = self._fail(node, Login.NO_WAY_BACK, said)
-            yield replace(event, session=replace(event.session, stage=stage, trouble=trouble))
-        self._cut_off = []
+        nodes = [node for node in self._nodes.values() if node.progress is Progress.CUT_OFF]
+        some = any(n.progress in (Progress.LOGGED_IN, Progress.ANSWERED) for n in self._nodes.values())
+        resource = Trouble.NETWORK if nodes[1:] and not some else None
+        for node in nodes:
+            event = self._fail(node, Login.NO_WAY_BACK, node.task.text)
+            stage = "connect" if node.task.state is TaskState.CANNOT_CALL else self.stage
+            yield replace(event, session=replace(event.session, stage=stage, trouble=resource))
 
     def _outputs(self) -> list[_Stream]:
         return [one for one in self._streams if one.pipe is not getattr(self._process, "stdin", None)]
 
-    def _gone(self, node: _Node, broken: Broken | None = None) -> Iterator[SessionEvent | Reply]:
+    def _agent_ended(self, node: _Node, broken: Broken | None = None) -> Iterator[Event]:
         """An agent's connection has ended: with the whole step, it is started again."""
         for stream in self._outputs():  # why it was ended may stand there
             self._pull(stream)
-        if self._launch_failed:
+        if self._step.state is StepState.FAILED:
             node.is_open = False
         else:
-            yield from super()._gone(node, broken)
+            yield from super()._agent_ended(node, broken)
 
     def _due(self, node: _Node, what: Any) -> Iterator[SessionEvent]:
-        if not (node.is_open or node.failed or node.told or self._launch_failed):
-            if node.tried:
-                self._cut(node, node.tried, "connect")
-            else:
-                yield self._fail(node, *self._why_ended(node))
+        is_awaited = node.progress is Progress.AWAITED and not node.is_open
+        if is_awaited and self._step.state is not StepState.FAILED:
+            yield from self._never_called(node)
 
-    def _told_of(self, node: _Node) -> str:
-        return node.booked
+    def _never_called(self, node: _Node) -> Iterator[SessionEvent]:
+        if node.task.state is TaskState.CANNOT_CALL:
+            self._cut_off(node)
+        else:
+            yield self._fail(node, *self._why_ended(node))
 
-    def _unlaunched(self, nodes: Sequence[_Node]) -> Iterator[SessionEvent | Reply]:
-        for node in nodes:
-            yield from self._all([node], Login.STEP, node.launch)
+    def _note_of(self, node: _Node) -> str:
+        return node.slurm_note
 
     # What srun says
 
@@ -457,81 +485,89 @@ class SlurmTransport(Calling[_Node]):
             lines, rest = [*lines, rest], b""
         stream.data = bytearray(rest)
         for raw in lines:
-            self._line(words.line(raw[:LINE_BYTES].decode("utf-8", "replace")))
+            self._take(output.line(raw[:LINE_BYTES].decode("utf-8", "replace")))
         if not data:
             self._shut(stream)
 
     def _shut(self, stream: _Stream) -> None:
-        if self._board is not None:
+        if self._listener is not None:
             with contextlib.suppress(KeyError, ValueError):
-                self._board.selector.unregister(stream.pipe)
+                self._listener.selector.unregister(stream.pipe)
         with contextlib.suppress(OSError):
             stream.pipe.close()
         self._streams.remove(stream)
 
-    def _line(self, line: words.Line) -> None:
+    def _take(self, line: output.Line) -> None:
+        """The one place where a line of srun or salloc changes the states of the step and its tasks."""
+        step, now = self._step, time.monotonic()
         nodes = [self._by_host[host] for host in line.nodes if host in self._by_host]
-        if line.kind == "granted":
-            self._granted, self._heard, self._queued = line.text, time.monotonic(), ""
-        elif line.kind == "queued":
-            self._queued, self._asks = line.text, time.monotonic() + QUEUED_S
-        elif line.kind == "waits":
-            self._waits = line.text
-        elif line.kind == "launching":
-            self._number, self._heard, self._waits = line.text, time.monotonic(), ""
-            for node in nodes:
-                node.launched = True
-        elif line.kind == "runs":
-            for node in [node for node in nodes if not node.runs]:
-                node.runs, self._heard = True, time.monotonic()
-        elif line.kind == "cancelled":
-            self._cancelled = f"Slurm cancelled the step {line.text.lower()}".strip()
-        elif line.kind == "launch":
-            self._launch_failed = self._launch_failed or time.monotonic()
-            for node in nodes:
-                node.launch = line.text
-        elif line.kind == "exit":
-            numbers = line.tasks if len(line.tasks) == len(line.nodes) else [-1] * len(line.nodes)
-            number_of = dict(zip(line.nodes, numbers, strict=True))
-            for node in nodes:
-                node.exit, node.task = line.text, number_of[node.host]
-                self._at(time.monotonic() + WORDS_S, node, None)
-        elif line.kind == "tried":
-            for node in nodes:
-                node.tried = line.text
-                self._at(time.monotonic() + WORDS_S, node, None)  # that it ended may never be told, either
-        elif line.kind == "task":
-            self._tasks.setdefault(line.tasks[0], line.text[:SAID_MAX])
-        elif line.kind == "error":
-            self._trouble.append(line.text[:SAID_MAX])
+        match line.kind:
+            case "queued":
+                step.become(StepState.QUEUED)
+                step.to_cancel, step.ask_at = line.text, now + QUEUED_S
+            case "granted":
+                step.become(StepState.GRANTED)
+                step.to_cancel = line.text
+            case "waits":
+                step.become(StepState.WAITING, line.text)
+            case "launching":
+                step.become(StepState.LAUNCHED)
+                step.to_cancel = step.to_cancel or line.text
+                for node in nodes:
+                    node.task.become(TaskState.LAUNCHED)
+            case "runs":
+                for node in nodes:
+                    if node.task.become(TaskState.RUNNING) and step.state is not StepState.FAILED:
+                        step.since = now
+            case "launch":
+                step.become(StepState.FAILED)
+                for node in nodes:
+                    node.task.become(TaskState.NOT_LAUNCHED, line.text)
+            case "exit":
+                numbers = line.tasks if len(line.tasks) == len(line.nodes) else [-1] * len(line.nodes)
+                number_of = dict(zip(line.nodes, numbers, strict=True))
+                for node in nodes:
+                    node.task.number = number_of[node.host]
+                    node.task.become(TaskState.EXITED, line.text)
+                    self._at(now + WORDS_S, node, None)
+            case "tried":
+                for node in nodes:
+                    node.task.become(TaskState.CANNOT_CALL, line.text)
+                    self._at(now + WORDS_S, node, None)  # that it ended may never be told, either
+            case "cancelled":
+                self._cancelled = f"Slurm cancelled the step {line.text.lower()}".strip()
+            case "task":
+                step.last_lines.setdefault(line.tasks[0], line.text[:TEXT_MAX])
+            case "error":
+                step.errors.append(line.text[:TEXT_MAX])
 
     def _why_ended(self, node: _Node) -> tuple[Login, str]:
         """How it was with a task that has ended and never called."""
-        said = self._tasks.get(node.task, "")
-        if node.launch:
-            return Login.STEP, node.launch
-        if old := _OLD.search(said):
+        task, last_line = node.task, self._step.last_lines.get(node.task.number, "")
+        if task.state is TaskState.NOT_LAUNCHED:
+            return Login.STEP, task.text
+        if old := _OLD.search(last_line):
             return Login.OLD_PYTHON, f"{node.python} is Python {old[1]}, 3.6 or newer is needed"
-        if node.exit.endswith(_NO_PROGRAM):
-            return Login.INTERPRETER, said or f"{node.python}: {node.exit}"
+        how = task.text if task.state is TaskState.EXITED else ""
+        if how.endswith(_NO_PROGRAM):
+            return Login.INTERPRETER, last_line or f"{node.python}: {how}"
         if self._cancelled:
             return Login.LOST, self._cancelled
-        how = node.exit or "it ended"
-        return Login.STEP, f"the task never called: {how}" + (f": {said}" if said else "")
+        said_last = f": {last_line}" if last_line else ""
+        return Login.STEP, f"the task never called: {how or 'it ended'}{said_last}"
 
-    def _blame(self) -> Iterator[SessionEvent]:
+    def _why_over(self) -> Iterator[SessionEvent]:
         """The step is over, and no task called from these."""
-        refusal = next((said for said in self._trouble if not said.startswith("Job step")), "")
+        step = self._step
+        refusal = next((error for error in step.errors if not error.startswith("Job step")), "")
         for node in self._left():
-            if node.told:  # it called, and was lost; its answer says so
+            if node.progress is not Progress.AWAITED:  # it called, and was lost; its answer says so
                 continue
-            if node.tried:
-                self._cut(node, node.tried, "connect")
-            elif node.exit or self._cancelled or not refusal:
-                yield self._fail(node, *self._why_ended(node))
+            if node.task.state >= TaskState.EXITED or self._cancelled or not refusal:
+                yield from self._never_called(node)
             elif _NOT_FREE.search(refusal):
-                outcome = Login.BUSY if words.in_turn(self._reason or "None") else Login.CONTROL
-                why = f"the request waited for {self._reason}" if self._reason else refusal
+                outcome = Login.BUSY if output.in_turn(step.reason or "None") else Login.CONTROL
+                why = f"the request waited for {step.reason}" if step.reason else refusal
                 yield self._fail(node, outcome, f"no allocation within {self._options.wait_s:g} s: {why}")
             else:
                 yield self._fail(node, Login.CONTROL, f"Slurm refuses: {refusal}")
@@ -543,7 +579,8 @@ class SlurmTransport(Calling[_Node]):
         return [
             node
             for node in self._nodes.values()
-            if not (node.failed or node.is_open) and (self._keep_open or not node.ended)
+            if not (node.progress.is_over or node.is_open)
+            and (self._keep_open or node.progress is not Progress.ANSWERED)
         ]
 
     # The end
@@ -565,24 +602,41 @@ class SlurmTransport(Calling[_Node]):
                 break
         else:
             process.wait()
-        if process.returncode == -signal.SIGKILL and (left := self._granted or self._queued or self._number):
-            self._asked(["scancel", left])
-        self._granted = ""
+        if process.returncode == -signal.SIGKILL and self._step.to_cancel:
+            _query(["scancel", self._step.to_cancel], self._options.environ)
         for stream in pipes:
-            if self._board is not None:
+            if self._listener is not None:
                 with contextlib.suppress(KeyError, ValueError):
-                    self._board.selector.unregister(stream.pipe)
+                    self._listener.selector.unregister(stream.pipe)
             stream.pipe.close()
 
     def close(self) -> None:
         """End all sessions, listeners and steps within two seconds."""
-        board, self._board = self._board, None
-        if board is not None:
-            self._notes.update(board.notes)
-            board.close()  # agents leave when they see the end, and the step with them
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            self._notes.update(listener.notes)
+            listener.close()  # agents leave when they see the end, and the step with them
         self._stop()
         for node in self._nodes.values():
             node.is_open = False
+
+
+def _query(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[int, str, str]:
+    """(status, output, what it complained of) of a command of Slurm's."""
+    try:
+        done = subprocess.run(  # noqa: S603  # names have passed the inventory's rules; no shell
+            argv,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=ASKING_S,
+            env=output.environment(environ),
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return 1, "", f"{argv[0]} took more than {ASKING_S:g} s"
+    except OSError as e:
+        return 1, "", here.no_process(e)[1]
+    return done.returncode, done.stdout.decode("utf-8", "replace"), clean(done.stderr, 300)
 
 
 def _signal(session: int, number: signal.Signals) -> None:
@@ -623,17 +677,15 @@ def _command(nodes: Sequence[_Node], marker: str) -> list[str]:
 
 def missing(environ: Mapping[str, str]) -> str:
     """The first of Slurm's commands that is not here, or ''."""
-    place = environ.get("PATH")
-    return next(
-        (name for name in ("srun", "sinfo", "scontrol") if shutil.which(name, path=place) is None), ""
-    )
+    path = environ.get("PATH")
+    return next((n for n in ("srun", "sinfo", "scontrol") if shutil.which(n, path=path) is None), "")
 
 
 def partition(name: str, environ: Mapping[str, str]) -> str:
     """The nodes of a partition, folded. Raises TransportInputError where Slurm has none of that name."""
-    transport = SlurmTransport(Limits(), SlurmOptions(environ=environ))
-    code, out, errors = transport._asked([*words.SINFO, f"--partition={name}", f"--format={words.FORMAT}"])
-    found = words.books(out)
+    argv = [*output.SINFO, f"--partition={name}", f"--format={output.FORMAT}"]
+    code, text, errors = _query(argv, environ)
+    found = output.read_rows(text)
     if code or not found:
         raise TransportInputError(
             f"--partition {name}: {errors or 'Slurm has no nodes in it; sinfo -s lists them'}"

@@ -34,25 +34,25 @@ COMPLETING = ": what ran there has ended and is cleaned up; it is free in a mome
 
 
 @dataclass(frozen=True, slots=True)
-class Booked:
-    """A node in Slurm's books. state: as sinfo prints it; minutes: what a job there may take, None for as
-    long as it likes; reason: '' where none is set."""
+class Row:
+    """A node in Slurm's books."""
 
-    state: str
+    state: str  # as sinfo prints it
     responds: bool
     cpus: int
     gpus: int
     address: str
-    reason: str
-    minutes: int | None = None
+    reason: str  # '' where none is set
+    minutes: int | None = None  # what a job there may take; None for as long as it likes
 
     @property
-    def shown(self) -> str:
+    def text(self) -> str:
+        """Its state, for people."""
         silent = "" if self.responds else ", not responding"
         return f"{self.state}{silent}" + (f": {self.reason}" if self.reason else "")
 
 
-def books(text: str) -> dict[str, Booked]:
+def read_rows(text: str) -> dict[str, Row]:
     """The nodes of ``sinfo -o FORMAT``, in their default partition where they are in several.
 
     A line that is none, as behind a reason of several lines, is passed over. ::
@@ -65,7 +65,7 @@ def books(text: str) -> dict[str, Booked]:
         if row is None or (row["node"] in found and not row["default"]):
             continue
         reason = clean(row["reason"], 200)
-        found[row["node"]] = Booked(
+        found[row["node"]] = Row(
             state=row["state"],
             responds=row["flag"] != "*",
             cpus=int(row["cpus"]),
@@ -86,18 +86,18 @@ def minutes(limit: str) -> int | None:
     return (days * 24 + hours) * 60 + rest
 
 
-def standing(booked: Booked | None, *, ours: bool) -> tuple[Login, str] | None:
+def why_no_task(row: Row | None, *, ours: bool) -> tuple[Login, str] | None:
     """Why no task is started on a node, and None where one may. ours: our job has it already."""
-    if booked is None:
+    if row is None:
         return Login.NAME, "Slurm knows no node of this name"
-    if booked.state in KEPT_OFF and not (ours and booked.state in STILL_OURS):
-        down = booked.state in ("down", "error", "unknown")
-        return Login.DOWN if down else Login.DRAINED, booked.shown
-    if not booked.responds:
-        return Login.DOWN, booked.shown
-    if not ours and booked.state not in FREE:
-        soon = COMPLETING if booked.state == "completing" else ""
-        return Login.BUSY, f"Slurm has it as {booked.shown}{soon}"
+    if row.state in KEPT_OFF and not (ours and row.state in STILL_OURS):
+        down = row.state in ("down", "error", "unknown")
+        return Login.DOWN if down else Login.DRAINED, row.text
+    if not row.responds:
+        return Login.DOWN, row.text
+    if not ours and row.state not in FREE:
+        soon = COMPLETING if row.state == "completing" else ""
+        return Login.BUSY, f"Slurm has it as {row.text}{soon}"
     return None
 
 
@@ -159,7 +159,7 @@ def step(nodes: Sequence[str], command: Sequence[str], job: str | None, cpus: in
 
 
 # What decides which Slurm is meant, and who asks; every other SLURM_* variable would be an option of srun's.
-_KEPT = re.compile(r"SLURM_(CONF|CLUSTERS|JWT|CONF_SERVER)")
+_PASSED_ON = re.compile(r"SLURM_(CONF|CLUSTERS|JWT|CONF_SERVER)")
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -167,7 +167,7 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environ.items()
-        if not name.startswith(("SLURM_", "SRUN_", "SALLOC_")) or _KEPT.fullmatch(name)
+        if not name.startswith(("SLURM_", "SRUN_", "SALLOC_")) or _PASSED_ON.fullmatch(name)
     }
 
 
@@ -220,40 +220,40 @@ class Line:
 
 def line(raw: str) -> Line:
     """What a line of srun's or salloc's output is."""
-    said = clean(raw, 1200)
-    if match := _GRANTED.match(said):
+    text = clean(raw, 1200)
+    if match := _GRANTED.match(text):
         return Line("granted", match[1])
-    if match := _QUEUED.match(said):
+    if match := _QUEUED.match(text):
         return Line("queued", match[1])
-    if match := _CANCELLED.match(said):
+    if match := _CANCELLED.match(text):
         return Line("cancelled", match[1])
-    if match := _LAUNCH.match(said):
+    if match := _LAUNCH.match(text):
         return Line("launch", match[2], names(match[1]))
-    if match := _EXIT.match(said):
+    if match := _EXIT.match(text):
         return Line("exit", match[3], names(match[1]), numbers(match[2]))
-    if match := _LAUNCHING.fullmatch(said):
+    if match := _LAUNCHING.fullmatch(text):
         return Line("launching", match[1], names(match[2]), numbers(match[3]))
-    if match := _WAITS.match(said):
+    if match := _WAITS.match(text):
         return Line("waits", match[1])
-    if match := _ERROR.match(said):
+    if match := _ERROR.match(text):
         return Line("error", match[1])
-    if match := _TASK.fullmatch(said):
+    if match := _TASK.fullmatch(text):
         if runs := _RUNS.fullmatch(match[2]):
             return Line("runs", "", (runs[1],), (int(match[1]),))
         if match[2].startswith("netdoctor-task "):
             return _tried(match[2].removeprefix("netdoctor-task "))
         return Line("task", match[2], (), (int(match[1]),))
-    return Line("", said)
+    return Line("", text)
 
 
 def _tried(text: str) -> Line:
     """What a task says that could not call: ``{"node": "n1", "tried": {"10.0.0.1 port 40": "refused"}}``."""
     try:
-        said = msgspec.json.decode(text, type=_Tried)
+        task = msgspec.json.decode(text, type=_Tried)
     except (msgspec.MsgspecError, RecursionError):
         return Line("", text)
-    tried = "; ".join(f"{place}: {why}" for place, why in list(said.tried.items())[:4])
-    return Line("tried", clean(tried, 300), (said.node,))
+    tried = "; ".join(f"{endpoint}: {why}" for endpoint, why in list(task.tried.items())[:4])
+    return Line("tried", clean(tried, 300), (task.node,))
 
 
 def names(text: str) -> tuple[str, ...]:
