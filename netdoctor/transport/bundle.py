@@ -118,7 +118,7 @@ def _bundle(marker: str, deadline_s: float, collectors: tuple[tuple[str, str], .
     for name in _names():
         folder, _, last = name.rpartition(".")
         folders[folder] = f"{folders.get(folder, '')} {last}".strip()
-    about = {
+    settings = {
         "marker": marker,
         "deadline_s": deadline_s,
         "collectors": dict(collectors),
@@ -128,7 +128,7 @@ def _bundle(marker: str, deadline_s: float, collectors: tuple[tuple[str, str], .
         "dial_back": text("dial_back") if json.loads(dial) else "",
     }
     # The words of strangers among it, plug-ins, are a literal in ASCII.
-    return _frame(zlib.compress(f"{text(_LOADER)}\n\nstart({about!a})\n".encode("ascii"), 9))
+    return _frame(zlib.compress(f"{text(_LOADER)}\n\nstart({settings!a})\n".encode("ascii"), 9))
 
 
 def _frame(body: bytes) -> bytes:
@@ -146,10 +146,10 @@ def own_tag() -> str:
 
 
 @cache
-def needed(*wanted: str) -> frozenset[str]:
+def needed(*roots: str) -> frozenset[str]:
     """Return these modules, what they import as they are imported, and what that imports."""
     found: set[str] = set()
-    waiting = list(wanted)
+    waiting = list(roots)
     while waiting:
         module = waiting.pop()
         if module in found or module not in _names():
@@ -176,8 +176,8 @@ def pack(tag: str = "", name: str = "") -> bytes:
 
 @cache
 def _pack(as_code: bool, name: str) -> bytes:
-    wanted = needed(name) - needed(*first()) if name else needed(*first())
-    content = {one: _code(one) if as_code else modules()[one] for one in sorted(wanted)}
+    selected = needed(name) - needed(*first()) if name else needed(*first())
+    content = {one: _code(one) if as_code else modules()[one] for one in sorted(selected)}
     return _packed(own_tag() if as_code else "", content)
 
 

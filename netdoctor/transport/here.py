@@ -28,10 +28,12 @@ def trouble_of(error: BaseException) -> Trouble | None:
 
 def no_process(error: BaseException) -> tuple[Trouble | None, str]:
     """What kept a process of ours from starting, for people."""
-    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    message = getattr(error, "strerror", None) or str(error) or type(error).__name__
     # clone(2): EAGAIN at RLIMIT_NPROC, or at the pids.max of a container.
     full = getattr(error, "errno", None) == errno.EAGAIN
-    return Trouble.PROCESSES if full else trouble_of(error), f"a process of netdoctor did not start: {said}"
+    return Trouble.PROCESSES if full else trouble_of(
+        error
+    ), f"a process of netdoctor did not start: {message}"
 
 
 def is_cut_off() -> bool:
@@ -75,27 +77,27 @@ def _is_up(device: str) -> bool:
 
 def denied(path: str, need: int = os.R_OK) -> str | None:
     """Why a file cannot be used for want of permission, naming its owner; None where that is not so."""
-    place = os.path.abspath(path)
+    existing = os.path.abspath(path)
     try:
-        info = os.stat(place)
+        info = os.stat(existing)
     except PermissionError:
-        while place != "/":
-            place = os.path.dirname(place)
+        while existing != "/":
+            existing = os.path.dirname(existing)
             try:
-                info = os.stat(place)
+                info = os.stat(existing)
             except PermissionError:
                 continue
             except OSError:
                 return None
-            return _whose(place, info)
+            return _owner_of(existing, info)
         return None
     except OSError:
         return None
-    usable = os.access(place, need, effective_ids=os.access in os.supports_effective_ids)
-    return None if usable else _whose(place, info)
+    usable = os.access(existing, need, effective_ids=os.access in os.supports_effective_ids)
+    return None if usable else _owner_of(existing, info)
 
 
-def _whose(place: str, info: os.stat_result) -> str:
+def _owner_of(path: str, info: os.stat_result) -> str:
     mode = stat.S_IMODE(info.st_mode)
-    owner = f"{printable(place, 200)} belongs to uid {info.st_uid} (mode {mode:04o})"
+    owner = f"{printable(path, 200)} belongs to uid {info.st_uid} (mode {mode:04o})"
     return f"{owner}, and netdoctor runs as uid {os.geteuid()}"

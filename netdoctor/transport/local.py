@@ -217,9 +217,9 @@ class LocalTransport(Transport):
             if isinstance(e, FileNotFoundError | PermissionError):
                 detail = clean(f"{python}: {e.strerror}", 200)
                 return session(outcome=Login.INTERPRETER, stage="shell", detail=detail), None
-            resource, detail = here.no_process(e)
+            local_fault, detail = here.no_process(e)
             detail = clean(detail, 200)
-            return session(outcome=Login.CONTROL, stage="shell", detail=detail, trouble=resource), None
+            return session(outcome=Login.CONTROL, stage="shell", detail=detail, trouble=local_fault), None
         with contextlib.suppress(AgentLost, TimeoutError):  # an old interpreter leaves without reading
             agent.send(bundle, finish)
         outcome, version = Login.SHELL, None

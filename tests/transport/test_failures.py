@@ -330,10 +330,10 @@ for cut_off in (False, True):
     here.is_cut_off = lambda: cut_off
     for code in "ECONNREFUSED EHOSTUNREACH ENETUNREACH ETIMEDOUT EMFILE EADDRNOTAVAIL EACCES".split():
         failed = dialled(getattr(errno, code))
-        print(cut_off, code, failed.outcome, failed.trouble)
+        print(cut_off, code, failed.outcome, failed.local_fault)
     for code in ("EAI_NONAME", "EAI_AGAIN"):
         failed = looked_up(getattr(socket, code))
-        print(cut_off, code, failed.outcome, failed.trouble)
+        print(cut_off, code, failed.outcome, failed.local_fault)
 """
 
 

@@ -34,7 +34,7 @@ class AgentLink:
         self._transport = transport
         self.wire = wire
         self._channel: Any = None
-        self.talk = Conversation(marker, anchor_s)
+        self.conversation = Conversation(marker, anchor_s)
         self._events: deque[Greeting | Answer | Broken] = deque()
         self._stderr = bytearray()
         self._stderr_bytes = 0
@@ -52,7 +52,7 @@ class AgentLink:
             self._channel.begin(command)
         except (paramiko.SSHException, EOFError, OSError) as e:
             if not self._transport.is_active():
-                raise LoginFailed(Login.LOST, self._gone()) from e
+                raise LoginFailed(Login.LOST, self._why_lost()) from e
             if record.stage == "channel":
                 raise LoginFailed(Login.SHELL, f"the server refuses to open a session: {e}") from e
             raise LoginFailed(Login.SHELL, f"the command could not be sent: {e}") from e
@@ -67,12 +67,12 @@ class AgentLink:
         except ProtocolError as e:
             raise LoginFailed(Login.SHELL, f"the agent did not start: {e}") from e
         finally:
-            record.noise = self.talk.noise
+            record.noise = self.conversation.noise
         record.stage = "agent"
         record.first_byte_ms = (time.monotonic() - sent) * 1e3
         return event.hello
 
-    def _gone(self) -> str:
+    def _why_lost(self) -> str:
         words = self.wire.strange or self._transport.last_words
         return "the connection was cut" + (f": {words}" if words else "")
 
@@ -89,27 +89,27 @@ class AgentLink:
             # The exit status may come after the end of output.
             self._channel.status_event.wait(1.0)
         if not self._transport.is_active() and not self._channel.exit_status_ready():
-            return LoginFailed(Login.LOST, self._gone())
+            return LoginFailed(Login.LOST, self._why_lost())
         if full := self.process_limit():
             return LoginFailed(Login.PROCESS_LIMIT, full)
         status = self._channel.exit_status
         errors = clean(bytes(self._stderr), 200)
-        said = errors or self.talk.tail
+        output = errors or self.conversation.tail
         if status in (126, 127) or (status == 1 and "not found" in errors.lower()):
-            return LoginFailed(Login.INTERPRETER, said or f"the shell ended with status {status}")
+            return LoginFailed(Login.INTERPRETER, output or f"the shell ended with status {status}")
         if status < 0:
             if not self._transport.is_active():
-                return LoginFailed(Login.LOST, self._gone())
+                return LoginFailed(Login.LOST, self._why_lost())
             how = "was killed or gave no status"
         else:
             how = f"ended with status {status}"
         return LoginFailed(
-            Login.SHELL, f"the login shell {how} before the agent spoke" + (f": {said}" if said else "")
+            Login.SHELL, f"the login shell {how} before the agent spoke" + (f": {output}" if output else "")
         )
 
     def process_limit(self) -> str:
         """What was said where no process could be started, or ''."""
-        for line in (*bytes(self._stderr).splitlines(), *self.talk.tail_bytes.splitlines()):
+        for line in (*bytes(self._stderr).splitlines(), *self.conversation.tail_bytes.splitlines()):
             if _NO_PROCESS.search(line):
                 return f"no process could be started there: {clean(line.strip(), 200)}"
         return ""
@@ -117,7 +117,7 @@ class AgentLink:
     @property
     def silence(self) -> str:
         """What was printed instead of a frame so far."""
-        return clean(bytes(self._stderr), 200) or self.talk.tail
+        return clean(bytes(self._stderr), 200) or self.conversation.tail
 
     def send(self, data: bytes) -> None:
         """Send all of it. Raises AgentLost."""
@@ -126,7 +126,7 @@ class AgentLink:
             self._channel.sendall(data)
         except (OSError, EOFError, paramiko.SSHException) as e:
             # What the agent said before it ended is still there to be read.
-            self.broken = self._gone()
+            self.broken = self._why_lost()
             if not self._channel.closed and not self._channel.eof_received:
                 raise AgentLost(self.broken) from e
         self._sending = False
@@ -141,9 +141,9 @@ class AgentLink:
                 continue
             self._drain()
             if not data:
-                self.broken = self._gone() if not self._transport.is_active() else "the agent ended"
+                self.broken = self._why_lost() if not self._transport.is_active() else "the agent ended"
                 raise AgentLost(self.broken)
-            for event in self.talk.feed(data, self.wire.last_receive_s):
+            for event in self.conversation.feed(data, self.wire.last_receive_s):
                 if isinstance(event, Send):
                     self.send(event.data)
                 else:
@@ -162,7 +162,7 @@ class AgentLink:
             self._stderr += data
             del self._stderr[:-STDERR_KEPT_BYTES]
             self._stderr_bytes += len(data)
-            if self._stderr_bytes > frames.NOISE_CAP_BYTES and self.talk.hello is None:
+            if self._stderr_bytes > frames.NOISE_CAP_BYTES and self.conversation.hello is None:
                 raise ProtocolError(f"more than {frames.NOISE_CAP_BYTES >> 20} MiB on stderr")
 
     def answer(self) -> Answer:
@@ -177,7 +177,7 @@ class AgentLink:
         self.usable()
         self.wire.allow(REPLY_BYTES_MAX)
         self._events.clear()  # late answers to what nobody waits for any longer
-        self.send(self.talk.ask(op, args, timeout_s, bytes))
+        self.send(self.conversation.ask(op, args, timeout_s, bytes))
         return self.answer()
 
     def usable(self) -> None:
@@ -185,8 +185,8 @@ class AgentLink:
         if self._sending and not self.broken:
             self.broken = "a request was cut short"
         if not self.broken and not self._transport.is_active():
-            self.broken = self._gone()
-        self.broken = self.broken or ("the agent was out of step" if self.talk.broken else "")
+            self.broken = self._why_lost()
+        self.broken = self.broken or ("the agent was out of step" if self.conversation.broken else "")
         if self.broken:
             raise AgentLost(self.broken)
 

@@ -64,7 +64,7 @@ class Names:
         self.begin(endpoint)
         found = self._lookups[key].get()
         if isinstance(found, LoginFailed):
-            raise LoginFailed(found.outcome, found.detail, found.trouble)
+            raise LoginFailed(found.outcome, found.detail, found.local_fault)
         return [(family, (address[0], endpoint.port, *address[2:])) for family, address in found]
 
 
@@ -99,8 +99,8 @@ def _no_address(host: str, error: socket.gaierror) -> LoginFailed:
         return LoginFailed(Login.NAME, f"{host}: {error.strerror or 'not found'}")
     if here.is_cut_off():
         return LoginFailed(Login.CONTROL, NO_NETWORK, Trouble.NETWORK)
-    said = (error.strerror or "no answer").lower()
-    return LoginFailed(Login.CONTROL, f"no name server answers this machine: {said}", Trouble.NAMES)
+    message = (error.strerror or "no answer").lower()
+    return LoginFailed(Login.CONTROL, f"no name server answers this machine: {message}", Trouble.NAMES)
 
 
 def dial(
@@ -110,8 +110,8 @@ def dial(
     finish = time.monotonic() + min(endpoint.connect_timeout_s or limit_s, limit_s)
     failure: LoginFailed | None = None
     dead: list[str] = []
-    for place, (family, address) in enumerate(addresses):
-        share = (finish - time.monotonic()) / (len(addresses) - place)
+    for index, (family, address) in enumerate(addresses):
+        share = (finish - time.monotonic()) / (len(addresses) - index)
         before = record.address
         record.address = address[0]
         try:
@@ -191,20 +191,20 @@ class Proxy:
     """A ProxyCommand: an argument list, no shell. Its stderr is read all the time, and the end of it kept."""
 
     def __init__(self, argv: Sequence[str]) -> None:
-        self.sock, theirs = socket.socketpair()
+        self.sock, child_end = socket.socketpair()
         self._errors, errors = os.pipe()
         os.set_blocking(self._errors, False)
         self._tail = b""
         try:
             self._process = subprocess.Popen(  # noqa: S603  # the user's own command, split, never a shell
-                argv, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=errors, process_group=0
+                argv, stdin=child_end.fileno(), stdout=child_end.fileno(), stderr=errors, process_group=0
             )
         except OSError as e:
             self.sock.close()
             os.close(self._errors)
             raise LoginFailed(Login.JUMP, f"ProxyCommand {argv[0]}: {e.strerror}") from e
         finally:
-            theirs.close()
+            child_end.close()
             os.close(errors)
         self._drain = gevent.spawn(self._read_errors)
 
@@ -215,7 +215,7 @@ class Proxy:
         finally:
             os.close(self._errors)
 
-    def said(self) -> str:
+    def last_error(self) -> str:
         """Return the last line of what it wrote to stderr; it has ended, or does so within a moment."""
         self._drain.join(PROXY_END_S)
         lines = self._tail.strip().splitlines()

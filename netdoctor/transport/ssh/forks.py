@@ -55,21 +55,21 @@ def forked(environment: Mapping[str, str], errors: Sequence[int], look: Callable
 
     look: called now and then, may raise. Raises OSError.
     """
-    theirs: list[int] = []
-    ours: list[tuple[int, int]] = []
+    child_ends: list[int] = []
+    our_ends: list[tuple[int, int]] = []
     pids: list[int] = []
     try:
         for one in errors:
             stdin, to = os.pipe()
             answers, stdout = os.pipe()
-            ours.append((to, answers))
-            theirs += (stdin, stdout, one)
+            our_ends.append((to, answers))
+            child_ends += (stdin, stdout, one)
         with _subreaper():
-            pids = _launched(environment, theirs, look)
-        return [Forked(pid, *ends) for pid, ends in zip(pids, ours, strict=False)]
+            pids = _launched(environment, child_ends, look)
+        return [Forked(pid, *ends) for pid, ends in zip(pids, our_ends, strict=False)]
     finally:
-        unused = [end for ends in ours[len(pids) :] for end in ends]
-        for end in (*unused, *(end for end in theirs if end not in errors)):
+        unused = [end for ends in our_ends[len(pids) :] for end in ends]
+        for end in (*unused, *(end for end in child_ends if end not in errors)):
             os.close(end)
 
 
@@ -102,7 +102,7 @@ def _launched(environment: Mapping[str, str], streams: Sequence[int], look: Call
         cwd="/",
         start_new_session=True,  # Ctrl-C reaches the main process only
     )
-    said = b""
+    output = b""
     finish = time.monotonic() + IMPORT_S
     with launcher, selectors.DefaultSelector() as selector:
         assert launcher.stdout is not None
@@ -113,7 +113,7 @@ def _launched(environment: Mapping[str, str], streams: Sequence[int], look: Call
                 if selector.select(LOOK_S):
                     if not (more := os.read(launcher.stdout.fileno(), 4096)):
                         break
-                    said += more
+                    output += more
         finally:
             launcher.kill()
-    return [int(pid) for pid in said.split()]
+    return [int(pid) for pid in output.split()]

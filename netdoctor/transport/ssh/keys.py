@@ -114,14 +114,14 @@ class AgentQueue:
             if free is not None:
                 return free
             try:
-                made = AgentConnection(self.path)
+                opened = AgentConnection(self.path)
             except BaseException as e:
                 if self._open and isinstance(e, Exception):  # it takes no more than those
                     continue
                 self._turns.put(None)
                 raise
             self._open += 1
-            return made
+            return opened
 
 
 class AgentSignature(paramiko.PKey):  # type: ignore[misc]  # paramiko has no types
@@ -154,11 +154,11 @@ class KeyRing:
 
     def identities(self, endpoint: Endpoint) -> Identities:
         """Return what to offer, best first."""
-        wanted = (endpoint.keys, endpoint.certificates, endpoint.agent, endpoint.keys_only)
+        settings = (endpoint.keys, endpoint.certificates, endpoint.agent, endpoint.keys_only)
         with self._lock:
-            if wanted not in self._answers:
-                self._answers[wanted] = self._collect(endpoint)
-            return self._answers[wanted]
+            if settings not in self._answers:
+                self._answers[settings] = self._collect(endpoint)
+            return self._answers[settings]
 
     def owed(self) -> int:
         """Return how many signatures agents are still waited for."""
@@ -166,33 +166,33 @@ class KeyRing:
 
     def _collect(self, endpoint: Endpoint) -> Identities:
         found = Identities()
-        named: list[Identity] = []
+        chosen: list[Identity] = []
         agent: list[Identity] | None = None
         for path in endpoint.keys:
             loaded = self._file(path, endpoint.certificates)
             if isinstance(loaded, list):
-                named += loaded
+                chosen += loaded
                 continue
             # The agent may hold what the file alone does not give.
             public = _public_blob(path)
             if public is not None and endpoint.agent:
                 if agent is None:
                     agent = self._agent(endpoint.agent, found)
-                held = [i for i in agent if i.key.asbytes() == public]
-                if held:
-                    named += held
+                same = [i for i in agent if i.key.asbytes() == public]
+                if same:
+                    chosen += same
                     continue
             found.faults.append(f"{printable(path, 200)}: {loaded}")
         others: list[Identity] = []
         if endpoint.agent and not endpoint.keys_only:
             others = self._agent(endpoint.agent, found) if agent is None else agent
         # Keys that someone named come first; defaults come after the agent's.
-        ordered = named + others if endpoint.keys_named else others + named
-        seen: set[tuple[bytes, bool]] = set()
+        ordered = chosen + others if endpoint.keys_named else others + chosen
+        marks: set[tuple[bytes, bool]] = set()
         for identity in ordered:
             mark = (identity.key.asbytes(), getattr(identity.key, "public_blob", None) is not None)
-            if mark not in seen:
-                seen.add(mark)
+            if mark not in marks:
+                marks.add(mark)
                 found.usable.append(identity)
         return found
 
@@ -200,9 +200,9 @@ class KeyRing:
         if path not in self._agents:
             self._queues[path] = AgentQueue(path)
             self._agents[path] = _ask_agent(self._queues[path])
-        said = self._agents[path]
-        found.faults += [fault for fault in said.faults if fault not in found.faults]
-        return said.usable
+        answer = self._agents[path]
+        found.faults += [fault for fault in answer.faults if fault not in found.faults]
+        return answer.usable
 
     def _file(self, path: str, certificates: tuple[str, ...]) -> list[Identity] | str:
         if path not in self._files:

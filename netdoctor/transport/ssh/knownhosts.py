@@ -94,8 +94,8 @@ class KnownHosts:
         folder = os.path.dirname(file)
         if folder:
             os.makedirs(folder, mode=0o700, exist_ok=True)
-        shown = hash_name(name, os.urandom(20)) if hashed else name
-        line = f"{shown} {key.type} {base64.b64encode(key.blob).decode()}\n".encode()
+        written_name = hash_name(name, os.urandom(20)) if hashed else name
+        line = f"{written_name} {key.type} {base64.b64encode(key.blob).decode()}\n".encode()
         fd = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)

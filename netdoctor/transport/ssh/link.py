@@ -2,7 +2,7 @@
 
 What a server may send is limited here, before and after login: the size of a packet (`PACKET_BYTES_MAX`), the
 bytes in all (`Wire.allow`), packets a second (`NodePacketizer`), what waits to be read (the channel's window,
-`Inbox`), numbers and lists in a message (`packed`), key exchanges (`KEX_MAX`). How long all of it may
+`Inbox`), numbers and lists in a message (`PeerMessage`), key exchanges (`KEX_MAX`). How long all of it may
 take is the node's budget. What an agent says in those bytes has limits of its own, in `frames`.
 
 Some of what is replaced are no public hooks of paramiko: tests fail when it changes them, and its next major
@@ -12,7 +12,6 @@ sockets and threads.
 
 import inspect
 import math
-import os
 import socket
 import threading
 import time
@@ -28,12 +27,12 @@ from gevent.lock import BoundedSemaphore
 from paramiko.buffered_pipe import PipeTimeout
 from paramiko.common import DEFAULT_WINDOW_SIZE, MSG_CHANNEL_FAILURE, cMSG_CHANNEL_REQUEST
 from paramiko.packet import Packetizer
-from paramiko.ssh_exception import PartialAuthentication
 
-from netdoctor.transport.ssh.agreement import QuickKeys
 from netdoctor.transport.ssh.keys import NotSigned
-from netdoctor.transport.ssh.packed import PACKET_BYTES_MAX, PeerMessage
 
+PACKET_BYTES_MAX = 256 << 10  # OpenSSH's PACKET_MAX_SIZE
+INTEGER_BYTES_MAX = 2 << 10 | 1  # a modulus of 16,384 bits, OpenSSL's limit for RSA, and its sign
+READS_PAST_END_MAX = 16
 RECEIVE_BYTES = 1 << 18
 PRELUDE_LINES_MAX = 32
 PRELUDE_BYTES_MAX = 16 << 10
@@ -46,7 +45,6 @@ PACKETS_A_TURN = 64
 PACKETS_AT_ONCE = 512
 PACKETS_PER_S = 512.0
 LOGIN_BYTES_MAX = 4 << 20
-GCM_BLOCK, GCM_TAG = 16, 16
 POLL_S = 0.1  # the only interval at which paramiko polls
 
 # curve25519 costs a client about a millisecond, the post-quantum exchange far more; AES-GCM is one pass in
@@ -55,6 +53,30 @@ KEX_FIRST = ("curve25519-sha256@libssh.org", "ecdh-sha2-nistp256")
 CIPHERS_FIRST = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr")
 MACS_FIRST = ("hmac-sha2-256-etm@openssh.com", "hmac-sha2-256")
 NOT_OFFERED = frozenset({"3des-cbc", "hmac-md5", "hmac-md5-96", "hmac-sha1-96"})
+
+
+class PeerMessage(paramiko.Message):  # type: ignore[misc]  # paramiko has no types
+    """A message whose reader stops at its end, and takes no number that nobody could compute with."""
+
+    _past_end = 0
+
+    def get_bytes(self, n: int) -> bytes:
+        """Return n bytes. Beyond the end paramiko goes on with zeros, as often as a count says."""
+        found: bytes = self.packet.read(n)
+        if len(found) == n:
+            return found
+        self._past_end += 1
+        if n > PACKET_BYTES_MAX or self._past_end > READS_PAST_END_MAX:
+            raise paramiko.SSHException("a message ends before what it announces")
+        return found.ljust(n, b"\0")
+
+    def get_mpint(self) -> int:
+        """Return a number. Over one that fills a packet paramiko computes for six seconds; with a negative
+        modulus it looks for an exponent for ever."""
+        data: bytes = self.get_string()
+        if len(data) > INTEGER_BYTES_MAX or data[:1] > b"\x7f":
+            raise paramiko.SSHException(f"a negative number or one of {len(data)} bytes")
+        return int.from_bytes(data, "big")
 
 
 # Of all wires of this process: room for so much is a system call or two each time that it is asked for.
@@ -66,9 +88,6 @@ class Wire:
 
     paramiko polls its socket ten times a second; this one waits. It also sees what comes before the version
     line, so that a server that is not SSH, or refuses for lack of room, can be told from one that is broken.
-
-    prelude: lines before the version line. banner: the version line. strange: why this is not SSH, or why
-    nothing more is read, or ''. last_receive_s: time.monotonic() when bytes last came in.
     """
 
     def __init__(self, sock: Any) -> None:
@@ -77,12 +96,12 @@ class Wire:
         self._data = b""
         self._at = 0
         self._shut = False
-        self.prelude: list[bytes] = []
-        self.banner = b""
-        self.strange = ""
+        self.prelude: list[bytes] = []  # lines before the version line
+        self.banner = b""  # the version line
+        self.strange = ""  # why this is not SSH, or why nothing more is read
         self.ended = False
         self.error: OSError | None = None
-        self.last_receive_s = 0.0
+        self.last_receive_s = 0.0  # monotonic
         self.allow(LOGIN_BYTES_MAX)
 
     def allow(self, count: float) -> None:
@@ -110,20 +129,6 @@ class Wire:
                 return b""
         piece = self._data[self._at : self._at + count]
         self._at += len(piece)
-        return piece
-
-    def take(self, count: int) -> bytes:
-        """Return that many bytes. Raises EOFError where fewer come."""
-        start, end = self._at, self._at + count
-        if end <= len(self._data):
-            self._at = end
-            return self._data[start:end]
-        piece = self.recv(count)
-        while len(piece) < count:
-            more = self.recv(count - len(piece))
-            if not more:
-                raise EOFError
-            piece += more
         return piece
 
     def send(self, data: bytes) -> int:
@@ -162,7 +167,7 @@ class Wire:
 
         False at the end, or if it is not SSH.
         """
-        seen = 0
+        total = 0
         while True:
             start = 0
             while (end := self._data.find(b"\n", start)) >= 0:
@@ -172,12 +177,12 @@ class Wire:
                     self._at = start
                     return True
                 self.prelude.append(line[:LINE_BYTES_MAX])
-                seen += end + 1 - start
+                total += end + 1 - start
                 start = end + 1
                 if (
                     len(line) > LINE_BYTES_MAX
                     or len(self.prelude) > PRELUDE_LINES_MAX
-                    or seen > PRELUDE_BYTES_MAX
+                    or total > PRELUDE_BYTES_MAX
                 ):
                     self.strange = "much text and no SSH version line"
                     return False
@@ -253,12 +258,9 @@ class Inbox:
 
 
 class NodeChannel(paramiko.Channel):  # type: ignore[misc]  # paramiko has no types
-    """A channel whose buffers are bounded.
+    """A channel whose buffers are bounded."""
 
-    refused: the server did not take a request, and the channel is closed.
-    """
-
-    refused = False
+    refused = False  # the server did not take a request, and the channel is closed
 
     def __init__(self, chanid: int) -> None:
         super().__init__(chanid)
@@ -305,108 +307,21 @@ def fence_paramiko() -> None:
     for module in list(vars(paramiko).values()):
         if inspect.ismodule(module) and hasattr(module, "Message"):
             setattr(module, "Message", PeerMessage)  # noqa: B010  a type checker knows no such attribute
-    paramiko.transport.Channel = NodeChannel
+    paramiko.transport.Channel, paramiko.transport.AuthHandler = NodeChannel, KeyAuth
     paramiko.channel.BufferedPipe = object  # an Inbox takes the place of each
-    # The same two loggers for each connection and channel, looked up once.
-    paramiko.util.get_logger = lru_cache(maxsize=16)(paramiko.util.get_logger)
     paramiko.kex_gex.KexGexSHA256.max_bits = MODULUS_BITS_MAX
-
-
-class Sealed:
-    """One direction under AES-GCM. run: encrypts or decrypts; bytes: how many since the keys were made."""
-
-    __slots__ = ("bytes", "count", "fixed", "run")
-
-    def __init__(self, run: Callable[[bytes, bytes, bytes], bytes], iv: bytes) -> None:
-        self.run = run
-        self.fixed, self.count = iv[:4], int.from_bytes(iv[4:], "big")
-        self.bytes = 0
-
-    def turn(self, data: bytes, head: bytes) -> bytes:
-        """Return the next packet's bytes, sealed or opened, by the nonce that is its own (RFC 5647, 7.1)."""
-        count = self.count
-        self.count = count + 1 & 0xFFFFFFFFFFFFFFFF
-        self.bytes += len(data)
-        return self.run(self.fixed + count.to_bytes(8, "big"), data, head)
 
 
 class NodePacketizer(Packetizer):  # type: ignore[misc]  # paramiko has no types
     """Takes packets in: none that is too large, and not many without a turn for the other nodes.
 
-    Under AES-GCM, which nearly every server takes, packets are put together and taken apart here: paramiko's
-    own way through all ciphers there are is a tenth of what a login costs. Tests compare the bytes.
     Starts no timer thread per handshake: the node's own budget is the bound.
-    per_second: packets, in the long run.
     """
 
-    per_second = PACKETS_PER_S
+    per_second = PACKETS_PER_S  # packets, in the long run
     _packets = 0
-    _first_number = 0
     _credit = float(PACKETS_AT_ONCE)
     _turn_s = math.inf
-
-    def __init__(self, wire: Wire) -> None:
-        super().__init__(wire)
-        self._wire = wire
-        self._in: Sealed | None = None
-        self._out: Sealed | None = None
-        self._turn = BoundedSemaphore()
-
-    def set_inbound_cipher(self, block_engine: Any, **options: Any) -> None:
-        super().set_inbound_cipher(block_engine=block_engine, **options)
-        self._in = Sealed(block_engine.decrypt, options["iv_in"]) if options["aead"] else None
-
-    def set_outbound_cipher(self, block_engine: Any, **options: Any) -> None:
-        super().set_outbound_cipher(block_engine=block_engine, **options)
-        self._out = Sealed(block_engine.encrypt, options["iv_out"]) if options["aead"] else None
-
-    def reset_seqno_in(self) -> None:
-        super().reset_seqno_in()
-        self._first_number = self._packets
-
-    def send_message(self, data: Any) -> None:
-        if self._out is None:
-            super().send_message(data)
-            return
-        payload = data.buffer()
-        padding = GCM_BLOCK + 3 - (len(payload) + 4) % GCM_BLOCK
-        size = (1 + len(payload) + padding).to_bytes(4, "big")
-        plain = b"%c%b%b" % (padding, payload, os.urandom(padding))
-        with self._turn:
-            self.write_all(size + self._out.turn(plain, size))
-            if self._out.bytes > self.REKEY_BYTES:
-                self._worn(self._out)
-
-    def write_all(self, out: bytes) -> None:
-        """Send all of it, as a rule at once. Raises EOFError where that cannot be."""
-        try:
-            sent = self._wire.send(out)
-        except Exception as e:  # as paramiko has it: whoever waits for an answer learns why
-            raise EOFError from e
-        if sent < len(out):
-            super().write_all(out[sent:])
-
-    def _read_sealed(self, sealed: Sealed) -> Any:
-        wire = self._wire
-        head = wire.take(4)
-        size = int.from_bytes(head, "big")
-        if size > PACKET_BYTES_MAX or size < GCM_BLOCK or size % GCM_BLOCK:
-            raise paramiko.SSHException(f"a packet of {size} bytes, the limit is {PACKET_BYTES_MAX}")
-        plain = sealed.turn(wire.take(size + GCM_TAG), head)
-        if plain[0] > size - 2:
-            raise paramiko.SSHException(f"a packet of {size} bytes with {plain[0]} of padding")
-        message = PeerMessage(plain[2 : size - plain[0]])
-        message.seqno = self._packets - self._first_number - 1 & 0xFFFFFFFF
-        if sealed.bytes > self.REKEY_BYTES:
-            self._worn(sealed)
-        return plain[1], message
-
-    def _worn(self, sealed: Sealed) -> None:
-        """Ask for new keys, once."""
-        if not self.need_rekey():
-            self._trigger_rekey()
-        elif sealed.bytes > 2 * self.REKEY_BYTES:
-            raise paramiko.SSHException("the server does not answer the wish for new keys")
 
     def read_all(self, n: int, check_rekey: bool = False) -> bytes:
         # Lengths are checked here, before anything is read for them: the ciphers' own checks come after it.
@@ -418,7 +333,7 @@ class NodePacketizer(Packetizer):  # type: ignore[misc]  # paramiko has no types
         self._packets += 1
         if self._packets % PACKETS_A_TURN == 0:
             self._give_way()
-        return super().read_message() if self._in is None else self._read_sealed(self._in)
+        return super().read_message()
 
     def _give_way(self) -> None:
         """Let others go on: a socket that always has data never does so by itself."""
@@ -436,34 +351,16 @@ class NodePacketizer(Packetizer):  # type: ignore[misc]  # paramiko has no types
 
 
 @lru_cache(maxsize=64)
-def _first(wanted: tuple[str, ...], available: tuple[str, ...]) -> tuple[str, ...]:
-    """Return `available` with the wanted ones in front, less what is too weak to offer."""
-    front = [name for name in wanted if name in available]
+def _first(preferred: tuple[str, ...], available: tuple[str, ...]) -> tuple[str, ...]:
+    """Return `available` with the preferred ones in front, less what is too weak to offer."""
+    front = [name for name in preferred if name in available]
     return (*front, *(n for n in available if n not in front and n not in NOT_OFFERED))
 
 
 class KeyAuth(paramiko.auth_handler.AuthHandler):  # type: ignore[misc]  # paramiko has no types
-    """Offers a key in the same breath as it asks for the service that takes keys, one answer earlier.
-
-    Servers read one after the other. A key of RSA waits: which signature is right for it, the server says
-    before it grants the service.
-    """
-
-    _begun = False
-
-    def go_on(self) -> None:
-        """Send the key after the request for the service."""
-        kind, _ = self._get_key_type_and_bits(self.private_key)
-        if "rsa" not in kind:
-            granted = PeerMessage().add_string("ssh-userauth").asbytes()
-            self._parse_service_accept(PeerMessage(granted))
+    """Where an SSH agent does not sign, that key is refused, and the connection stays for the others."""
 
     def _parse_service_accept(self, m: Any) -> None:
-        # Once: an agent takes its time to sign, and the service is granted meanwhile. Where it did not sign,
-        # the service is granted to the next key.
-        if self._begun:
-            return
-        self._begun = True
         try:
             super()._parse_service_accept(m)
         except NotSigned as e:
@@ -471,11 +368,8 @@ class KeyAuth(paramiko.auth_handler.AuthHandler):  # type: ignore[misc]  # param
             self.auth_event.set()
 
 
-class NodeTransport(QuickKeys):
-    """A transport with cheap algorithms first, whose server's last words are kept.
-
-    last_words: text of the server's disconnect message. refusals: why a channel was not opened, by number.
-    """
+class NodeTransport(paramiko.Transport):  # type: ignore[misc]  # paramiko has no types
+    """A transport with cheap algorithms first, whose server's last words are kept."""
 
     _channel_handler_table = {  # noqa: RUF012  paramiko's name, and shared by all
         **paramiko.Transport._channel_handler_table,
@@ -487,8 +381,8 @@ class NodeTransport(QuickKeys):
     _preferred_keys: tuple[str, ...] = paramiko.Transport._preferred_keys
 
     def __init__(self, sock: Wire, key_types: Sequence[str] = (), **options: Any) -> None:
-        self.last_words = ""
-        self.refusals: dict[int, str] = {}
+        self.last_words = ""  # of the server's disconnect message
+        self.refusals: dict[int, str] = {}  # why a channel was not opened, by number
         self._numbers: dict[int, int] = {}
         self._exchanges = 0
         super().__init__(sock, packetizer_class=NodePacketizer, **options)
@@ -503,49 +397,6 @@ class NodeTransport(QuickKeys):
 
     def is_alive(self) -> bool:
         return False  # nobody waits for its end
-
-    def _send_user_message(self, data: Any) -> None:
-        with self.clear_to_send_lock:
-            if self.active and self.clear_to_send.is_set():
-                self._send_message(data)
-                return
-        super()._send_user_message(data)
-
-    def _filter_algorithm(self, type_: str) -> tuple[str, ...]:
-        # Asked for a dozen times a login; nothing is disabled that is not left out of the lists already.
-        found: tuple[str, ...] = getattr(self, f"_preferred_{type_}")
-        return found
-
-    def start_client(self, event: Any = None, timeout: float | None = None) -> None:
-        """Negotiate keys. Waits once, where paramiko looks ten times a second."""
-        done = event or Event()
-        super().start_client(event=done)
-        if event is None:
-            done.wait()
-            if not self.active:
-                raise self.get_exception() or paramiko.SSHException("Negotiation failed.")
-
-    def offer(self, user: str, key: Any) -> list[str]:
-        """Offer a key and return the methods that the server wants beside it: none when logged in.
-
-        Raises NotSigned and what paramiko's auth_publickey raises, and does not look ten times a second
-        either.
-        """
-        if not self.active:
-            raise paramiko.SSHException("No existing session")
-        done = Event()
-        self.auth_handler = KeyAuth(self)
-        self.auth_handler.auth_publickey(user, key, done)
-        self.auth_handler.go_on()
-        done.wait()
-        if self.is_authenticated():
-            return []
-        error = self.get_exception()
-        if isinstance(error, PartialAuthentication):
-            return list(error.allowed_types)
-        if error is None or isinstance(error, EOFError):
-            error = paramiko.AuthenticationException("Authentication failed.")
-        raise error
 
     def open_tunnel(self, to: tuple[str, int]) -> tuple[Any, str]:
         """Return a channel to an address beyond this server, or (None, why not). Raises SSHException if cut.
@@ -595,13 +446,6 @@ def key_algorithms(types: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-class NoHostKeys:
-    """An empty store: every server key goes to `Verify`. paramiko's own makes a class at each lookup."""
-
-    def get(self, name: str, default: None = None) -> None:
-        return None
-
-
 class Verify(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]  # paramiko has no types
     """Hands every server key to a function, which raises unless it is the right one."""
 
@@ -610,8 +454,7 @@ class Verify(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]  # paramiko h
 
     @classmethod
     def all_keys(cls, client: Any, judge: Callable[[str, bytes], None]) -> None:
-        """Make a client ask `judge` about every key, known or not."""
-        client._system_host_keys = client._host_keys = NoHostKeys()
+        """Make a client, which has read no known_hosts, ask `judge` about every key."""
         client.set_missing_host_key_policy(cls(judge))
 
     def missing_host_key(self, client: Any, hostname: str, key: Any) -> None:

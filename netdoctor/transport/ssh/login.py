@@ -91,7 +91,7 @@ class OfferKeys:
                 self._record.offered = f"{name} {public}"
             offered.append(identity.label)
             try:
-                more = transport.offer(self._user, identity.key)
+                more = transport.auth_publickey(self._user, identity.key)
             except NotSigned as e:  # as with ssh, the others' turn
                 unsigned.append(f"{offered.pop()}: its agent did not sign ({e})")
                 continue
@@ -133,10 +133,10 @@ class OfferKeys:
 
     def _nothing_to_offer(self, unsigned: Sequence[str] = ()) -> NoReturn:
         faults = [*unsigned, *self._identities.faults]
-        said = "no usable key: " + "; ".join(faults)
+        detail = "no usable key: " + "; ".join(faults)
         if not faults:
-            said = "no key to offer: ssh config names none, no default key, none in an agent"
-        raise LoginFailed(Login.CONTROL, said, Trouble.KEYS)
+            detail = "no key to offer: ssh config names none, no default key, none in an agent"
+        raise LoginFailed(Login.CONTROL, detail, Trouble.KEYS)
 
 
 @dataclass(slots=True)
@@ -156,7 +156,7 @@ class Logins:
         self._config = Settings(ssh_config=NoSshConfig(), lazy=True)
         self._ring = KeyRing()
         self._known = KnownHosts()
-        self._told = 0
+        self._notes_passed_on = 0
         self._names = Names()
         self._proxies: set[Proxy] = set()
         self._hops: dict[tuple[Endpoint, ...], Hop] = {}
@@ -228,11 +228,11 @@ class Logins:
             return failed
         if here.is_cut_off():
             return LoginFailed(Login.CONTROL, NO_NETWORK, Trouble.NETWORK)
-        said = proxy.said() or failed.detail
-        if said.startswith("No user exists for uid"):  # main() of OpenSSH's ssh.c
+        message = proxy.last_error() or failed.detail
+        if message.startswith("No user exists for uid"):  # main() of OpenSSH's ssh.c
             way_out = "use ProxyJump, or in a container give it a passwd entry: -v /etc/passwd:/etc/passwd:ro"
-            return LoginFailed(Login.CONTROL, f"the ssh of the ProxyCommand says '{said}'; {way_out}")
-        return LoginFailed(Login.JUMP, f"the ProxyCommand gave no SSH server: {said}")
+            return LoginFailed(Login.CONTROL, f"the ssh of the ProxyCommand says '{message}'; {way_out}")
+        return LoginFailed(Login.JUMP, f"the ProxyCommand gave no SSH server: {message}")
 
     def _slow_login(self, record: Record, wire: Wire | None, through: Any) -> LoginFailed:
         """Say what a login that took too long was waiting for."""
@@ -310,13 +310,13 @@ class Logins:
                 Login.CONTROL, f"this machine: {os.strerror(code or 0)}", here.trouble_of(error)
             )
         if not wire.banner:
-            said = _first_line(wire)
-            if any(word in said for word in BUSY_WORDS):
-                return LoginFailed(Login.TOO_MANY, f"the server refuses for now: {said}")
+            first_line = _first_line(wire)
+            if any(word in first_line for word in BUSY_WORDS):
+                return LoginFailed(Login.TOO_MANY, f"the server refuses for now: {first_line}")
             if wire.strange:
-                return LoginFailed(Login.NOT_SSH, f"{wire.strange}: {said}")
+                return LoginFailed(Login.NOT_SSH, f"{wire.strange}: {first_line}")
             if wire.prelude:
-                return LoginFailed(Login.NOT_SSH, f"something else than SSH answers: {said}")
+                return LoginFailed(Login.NOT_SSH, f"something else than SSH answers: {first_line}")
             return LoginFailed(Login.TOO_MANY, CLOSED_EARLY)
         if record.stage == "banner":
             record.stage = "kex"
@@ -342,9 +342,9 @@ class Logins:
         files = (*endpoint.user_known_hosts, *endpoint.global_known_hosts)
         known = self._known.lookup(endpoint.known_as, files)
         # Here, and so before this login ends: nobody may be listening after the last one.
-        for text in self._known.notes[self._told :]:
+        for text in self._known.notes[self._notes_passed_on :]:
             self._note(text)
-        self._told = len(self._known.notes)
+        self._notes_passed_on = len(self._known.notes)
         return known
 
     def _judge(self, endpoint: Endpoint, record: Record, known: Known, key: HostKey) -> None:
@@ -352,10 +352,10 @@ class Logins:
         record.fingerprint, record.key_type = key.fingerprint, key.type
         files = (*endpoint.user_known_hosts, *endpoint.global_known_hosts)
         where = ", ".join(files) or "no known_hosts file"
-        shown = f"{key.type} {key.fingerprint}"
+        key_text = f"{key.type} {key.fingerprint}"
         if key in known.revoked:
             record.known_hosts = where
-            raise LoginFailed(Login.HOST_KEY_REVOKED, f"the server shows a revoked key: {shown}")
+            raise LoginFailed(Login.HOST_KEY_REVOKED, f"the server shows a revoked key: {key_text}")
         if key in known.trusted or (not known.trusted and key in known.without_port):
             return
         record.known_hosts = where
@@ -364,7 +364,7 @@ class Logins:
             record.known_hosts = listed.source or where
             raise LoginFailed(
                 Login.HOST_KEY_CHANGED,
-                f"{endpoint.known_as} shows {shown}, and {listed.type} {listed.fingerprint} is known"
+                f"{endpoint.known_as} shows {key_text}, and {listed.type} {listed.fingerprint} is known"
                 + (f" ({listed.source})" if listed.source else ""),
             )
         if endpoint.strict == "record":
@@ -372,7 +372,7 @@ class Logins:
             return
         if endpoint.strict == "accept":
             self._note(
-                f"{endpoint.known_as}: unknown key {shown} accepted (StrictHostKeyChecking in ssh config)"
+                f"{endpoint.known_as}: unknown key {key_text} accepted (StrictHostKeyChecking in ssh config)"
             )
             return
         for file in files:
@@ -381,7 +381,7 @@ class Logins:
                 raise LoginFailed(Login.CONTROL, f"known host keys were not read: {barred}", Trouble.SETTINGS)
         also = "; host certificates are not supported" if known.any_certificates else ""
         raise LoginFailed(
-            Login.HOST_KEY_UNKNOWN, f"{endpoint.known_as} shows {shown}, not found in {where}{also}"
+            Login.HOST_KEY_UNKNOWN, f"{endpoint.known_as} shows {key_text}, not found in {where}{also}"
         )
 
     def _remember(self, endpoint: Endpoint, key: HostKey) -> None:
@@ -427,11 +427,11 @@ class Logins:
         """Return the transport of the last jump host. Raises LoginFailed with its stage and key."""
         outcome = hop.result.get()
         if isinstance(outcome, tuple):
-            failed, seen = outcome
-            record.stage = seen.stage
-            record.fingerprint, record.key_type = seen.fingerprint, seen.key_type
-            record.known_hosts = seen.known_hosts
-            raise LoginFailed(failed.outcome, failed.detail, failed.trouble)
+            failed, hop_record = outcome
+            record.stage = hop_record.stage
+            record.fingerprint, record.key_type = hop_record.fingerprint, hop_record.key_type
+            record.known_hosts = hop_record.known_hosts
+            raise LoginFailed(failed.outcome, failed.detail, failed.local_fault)
         transport: NodeTransport = outcome.transport
         if not transport.is_active():
             record.stage = "connect"

@@ -69,7 +69,7 @@ class Worker:
     def _node(self, index: int, plan: NodePlan) -> None:
         record = Record(plan.endpoint, plan.python)
         link: AgentLink | None = None
-        told = False
+        logged_in = False
         try:
             with self._logins.way(plan.endpoint, record) as through, self._slots:
                 began = time.monotonic()
@@ -79,7 +79,7 @@ class Worker:
                     link, pending = self._login(plan, record, through, request)
                     self._links[index] = link
                     self._emit(Ended(index, record.session(Login.OK)))
-                    told = True
+                    logged_in = True
                     if not self._start.keep_open:
                         self._reply(index, 0, link, request, pending=pending)
             if self._start.keep_open:
@@ -88,23 +88,23 @@ class Worker:
                 request = msgspec.structs.replace(request, timeout_s=min(request.timeout_s, max(left, 0.1)))
                 self._reply(index, 0, link, request, pending=pending)
         except LoginFailed as e:
-            gone = self._logins.lost_hop(plan.endpoint)
-            if gone and e.outcome != Login.CONTROL:
-                e = LoginFailed(Login.JUMP, gone)
-            self._emit(Ended(index, record.session(e.outcome, e.detail, e.trouble)))
+            lost_hop = self._logins.lost_hop(plan.endpoint)
+            if lost_hop and e.outcome != Login.CONTROL:
+                e = LoginFailed(Login.JUMP, lost_hop)
+            self._emit(Ended(index, record.session(e.outcome, e.detail, e.local_fault)))
         except gevent.Timeout:
-            if told:
+            if logged_in:
                 self._missing(index, 0, Why.TIMED_OUT, self._over_budget())
             else:
                 self._emit(Ended(index, self._too_slow(record, link)))
         except Exception as e:  # one node's surprise must not cost the others
             detail = f"netdoctor's own worker: {type(e).__name__}: {e}"
-            if told:
+            if logged_in:
                 self._missing(index, 0, Why.FAILED, detail)
             else:
                 self._emit(Ended(index, record.session(Login.CONTROL, detail)))
         finally:
-            if link is not None and (not told or not self._start.keep_open):
+            if link is not None and (not logged_in or not self._start.keep_open):
                 self._links.pop(index, None)
                 link.close()
 
@@ -127,7 +127,7 @@ class Worker:
                 # Nodes of a cluster have the same Python: no need to wait until each asks for its modules.
                 if plan.python in self._like_ours:
                     first += bundle.pack(bundle.own_tag())
-                first += link.talk.ask(request.op, bytes(request.args), request.timeout_s, bytes)
+                first += link.conversation.ask(request.op, bytes(request.args), request.timeout_s, bytes)
             hello = link.start(bundle.command(plan.python, self._start.marker), first, record)
             record.python_version = clean(hello.old_python or hello.python, 20)
             if why := session.too_old(hello, plan.python):
@@ -135,12 +135,12 @@ class Worker:
             if hello.tag == bundle.own_tag():
                 self._like_ours.add(plan.python)
         except gevent.Timeout as e:
-            said, full = link.silence, link.process_limit()
+            printed, full = link.silence, link.process_limit()
             link.close()
             if record.stage == "shell" and full:
                 raise LoginFailed(Login.PROCESS_LIMIT, full) from e
-            if record.stage == "shell" and said:
-                detail = f"no agent within the node's budget; the shell printed: {said}"
+            if record.stage == "shell" and printed:
+                detail = f"no agent within the node's budget; the shell printed: {printed}"
                 raise LoginFailed(Login.SHELL, detail) from e
             raise
         except BaseException:
@@ -152,8 +152,8 @@ class Worker:
 
     def call(self, call: Call) -> None:
         """Send requests to open sessions; returns at once."""
-        for index, which in call.to.items():
-            gevent.spawn(self._call, index, call.number, call.requests[which])
+        for index, request_index in call.to.items():
+            gevent.spawn(self._call, index, call.number, call.requests[request_index])
 
     def _call(self, index: int, number: int, request: WireRequest) -> None:
         link = self._links.get(index)
@@ -185,8 +185,8 @@ class Worker:
                         else link.call(request.op, bytes(request.args), request.timeout_s)
                     )
         except AgentLost as e:
-            gone = self._logins.lost_hop(self._start.nodes[index].endpoint)
-            self._missing(index, number, Why.JUMP if gone else Why.LOST, gone or str(e))
+            lost_hop = self._logins.lost_hop(self._start.nodes[index].endpoint)
+            self._missing(index, number, Why.JUMP if lost_hop else Why.LOST, lost_hop or str(e))
         except ProtocolError as e:
             self._missing(index, number, Why.UNPARSABLE, str(e))
         except gevent.Timeout as e:
@@ -202,12 +202,12 @@ class Worker:
             detail = f"netdoctor's own worker: {type(e).__name__}: {e}"
             self._missing(index, number, Why.FAILED, detail)
         else:
-            self._told(index, number, answer)
+            self._emit_answer(index, number, answer)
 
     def _missing(self, index: int, call: int, why: str, detail: str) -> None:
         self._emit(Answer(index, call, why=str(why), detail=clean(detail, 400)))
 
-    def _told(self, index: int, number: int, answer: session.Answer) -> None:
+    def _emit_answer(self, index: int, number: int, answer: session.Answer) -> None:
         if answer.missing is not None:
             self._missing(index, number, answer.missing.why, answer.missing.detail)
         else:  # clocks are read here, all else as it came

@@ -9,13 +9,13 @@ from netdoctor.transport.ssh.messages import Endpoint
 
 
 class LoginFailed(TransportError):
-    """A login ended badly: how, and one line about it; trouble: of this machine, with Login.CONTROL."""
+    """A login ended badly: how, and one line about it; with Login.CONTROL, what of this machine it was."""
 
-    def __init__(self, outcome: Login, detail: str, trouble: Trouble | None = None) -> None:
+    def __init__(self, outcome: Login, detail: str, local_fault: Trouble | None = None) -> None:
         super().__init__(detail)
         self.outcome = outcome
         self.detail = detail
-        self.trouble = trouble
+        self.local_fault = local_fault
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class Record:
     first_byte_ms: float | None = None
     noise: str = ""
 
-    def session(self, outcome: Login, detail: str = "", trouble: Trouble | None = None) -> Session:
+    def session(self, outcome: Login, detail: str = "", local_fault: Trouble | None = None) -> Session:
         return Session(
             outcome=outcome,
             stage=self.stage,
@@ -59,5 +59,5 @@ class Record:
             login_ms=self.login_ms,
             first_byte_ms=self.first_byte_ms,
             noise=self.noise,
-            trouble=trouble,
+            trouble=local_fault,
         )

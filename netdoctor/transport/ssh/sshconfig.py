@@ -139,24 +139,24 @@ class _Reader:
 
     def read(self, path: Path, base: Path, depth: int = 0, *, must: bool = False) -> list[Line]:
         if depth > INCLUDE_DEPTH:
-            raise TransportInputError(f"{_shown(path)}: Include nested more than {INCLUDE_DEPTH} deep")
+            raise TransportInputError(f"{_printable(path)}: Include nested more than {INCLUDE_DEPTH} deep")
         self._files += 1
         if self._files > FILES_MAX:
-            raise TransportInputError(f"{_shown(path)}: more than {FILES_MAX} included files")
+            raise TransportInputError(f"{_printable(path)}: more than {FILES_MAX} included files")
         try:
             data = read_regular(path, FILE_BYTES_MAX)
         except OSError as e:
             if must:
-                raise TransportInputError(f"{_shown(path)}: {e.strerror}") from e
+                raise TransportInputError(f"{_printable(path)}: {e.strerror}") from e
             if not isinstance(e, FileNotFoundError):
-                self.notes.append(f"{_shown(path)}: not read: {e.strerror}")
+                self.notes.append(f"{_printable(path)}: not read: {e.strerror}")
             return []
         if len(data) > FILE_BYTES_MAX:
-            raise TransportInputError(f"{_shown(path)}: larger than {FILE_BYTES_MAX >> 20} MiB")
+            raise TransportInputError(f"{_printable(path)}: larger than {FILE_BYTES_MAX >> 20} MiB")
         text = data.decode("utf-8", "surrogateescape")
         lines = []
         for number, raw in enumerate(text.split("\n"), 1):
-            line = self._line(raw.strip(" \t\r\f"), f"{_shown(path)}:{number}", base, depth)
+            line = self._line(raw.strip(" \t\r\f"), f"{_printable(path)}:{number}", base, depth)
             if line is not None:
                 lines.append(line)
         return lines
@@ -200,12 +200,11 @@ class _Reader:
                 yield Line("endfile", ("",), "", line.where)
 
     def _check_match(self, line: Line) -> None:
-        for negated, name, argument in _criteria(line):
+        for _, name, argument in _criteria(line):
             if name not in _CRITERIA:
                 self.notes.append(f"{line.where}: Match block not used: '{clean(name, 30)}' is not evaluated")
             elif argument is None and name not in _BARE_CRITERIA:
                 raise line.fail(f"Match {name} without a pattern")
-            del negated
 
 
 _BARE_CRITERIA = frozenset({"all", "canonical", "final"})
@@ -395,7 +394,7 @@ def _check_value(line: Line) -> None:
         raise line.fail(f"StrictHostKeyChecking {clean(value, 20)}: write yes, accept-new, ask or no")
 
 
-def _shown(path: Path) -> str:
+def _printable(path: Path) -> str:
     return names.printable(str(path), 300)
 
 
@@ -492,7 +491,7 @@ class Resolver:
                 try:
                     read_regular(_expand_home(str(path), ""), 0)
                 except OSError as e:
-                    raise TransportInputError(f"{_shown(path)}: {what}: {e.strerror}") from e
+                    raise TransportInputError(f"{_printable(path)}: {what}: {e.strerror}") from e
 
     def resolve(self, target: Target) -> Endpoint:
         """Return where to log in for a target."""
@@ -518,7 +517,7 @@ class Resolver:
         options = self._options
         user, port = user or options.user, port or options.port
         settings = self._config.lookup(host, user)
-        endpoint = self._endpoint(host, user, port, settings, options.key, strong=True)
+        endpoint = self._endpoint(host, user, port, settings, is_target=True)
         jump = options.jump
         where = "--jump: "
         if jump is None and "proxyjump" in settings.values:
@@ -541,7 +540,7 @@ class Resolver:
         for number, part in enumerate(_expand(spec, tokens, where).split(",")):
             user, host, port = _jump_spec(part.strip(), where)
             found = self._config.lookup(host, user)
-            hop = self._endpoint(host, user, port, found, self._options.key, strong=False)
+            hop = self._endpoint(host, user, port, found, is_target=False)
             nested = found.values.get("proxyjump") if number == 0 and self._options.jump is None else None
             if number:
                 hop = replace_endpoint(hop, proxy=())
@@ -557,19 +556,9 @@ class Resolver:
         return tuple(hops)
 
     def _endpoint(
-        self,
-        alias: str,
-        user: str | None,
-        port: int | None,
-        found: Settings,
-        key: Path | None,
-        *,
-        strong: bool,
+        self, alias: str, user: str | None, port: int | None, found: Settings, *, is_target: bool
     ) -> Endpoint:
-        """Return one endpoint.
-
-        strong: a key from the command line stands alone; a jump host tries it last.
-        """
+        """Return one endpoint: of a target, or of a jump host."""
         host = _expand_hostname(found, alias)
         fault = names.host_fault(host)
         if fault is not None:
@@ -586,37 +575,14 @@ class Resolver:
         port = port or int(found.one("port") or SSH_PORT)
         alias_key = found.one("hostkeyalias")
         known_as = alias_key or (host if port == SSH_PORT else f"[{host}]:{port}")
-        own = {"h": host, "n": alias, "p": str(port), "r": user, "k": alias_key or alias}
-        tokens = self._tokens | own
-        keys = [
-            _expand_file(text, tokens, "IdentityFile: ")
-            for text in found.lists.get("identityfile", [])
-            if text.lower() != "none"
-        ]
-        no_keys = any(text.lower() == "none" for text in found.lists.get("identityfile", []))
-        keys_only = _yes(found.one("identitiesonly"))
-        if key is not None:
-            given = _expand_home(str(key), "")
-            if strong:
-                keys, keys_only = [given], True
-            elif given not in keys:
-                keys.append(given)
-        named = bool(keys) or no_keys
-        if not named:
-            keys = [path for path in _own(DEFAULT_KEYS) if os.path.exists(path) or here.denied(path)]
+        tokens = self._tokens | {"h": host, "n": alias, "p": str(port), "r": user, "k": alias_key or alias}
         return Endpoint(
             name=alias,
             host=host,
             port=port,
             user=user,
             known_as=known_as.lower(),
-            keys=tuple(dict.fromkeys(keys)),
-            certificates=tuple(
-                _expand_file(text, tokens, "CertificateFile: ")
-                for text in found.lists.get("certificatefile", [])
-            ),
-            keys_named=named,
-            keys_only=keys_only,
+            **self._keys(found, tokens, is_target=is_target),
             agent=self._agent(found, tokens),
             **self._trust(found, tokens),
             family=(found.one("addressfamily") or "any").lower(),
@@ -625,16 +591,38 @@ class Resolver:
             proxy=_proxy(found, tokens),
         )
 
+    def _keys(self, found: Settings, tokens: dict[str, str], *, is_target: bool) -> dict[str, Any]:
+        """Return the fields about keys: one of the command line stands alone; a jump host tries it last."""
+        listed = found.lists.get("identityfile", [])
+        keys = [_expand_file(text, tokens, "IdentityFile: ") for text in listed if text.lower() != "none"]
+        keys_only = _yes(found.one("identitiesonly"))
+        if self._options.key is not None:
+            key = _expand_home(str(self._options.key), "")
+            if is_target:
+                keys, keys_only = [key], True
+            elif key not in keys:
+                keys.append(key)
+        keys_named = bool(keys or listed)
+        if not keys_named:
+            keys = [path for path in _in_home(DEFAULT_KEYS) if os.path.exists(path) or here.denied(path)]
+        certificates = found.lists.get("certificatefile", [])
+        return {
+            "keys": tuple(dict.fromkeys(keys)),
+            "certificates": tuple(_expand_file(text, tokens, "CertificateFile: ") for text in certificates),
+            "keys_named": keys_named,
+            "keys_only": keys_only,
+        }
+
     def _agent(self, found: Settings, tokens: dict[str, str]) -> str | None:
-        asked = found.one("identityagent")
-        if asked is None or asked == "SSH_AUTH_SOCK":
+        setting = found.one("identityagent")
+        if setting is None or setting == "SSH_AUTH_SOCK":
             path = os.environ.get("SSH_AUTH_SOCK") or None
-        elif asked.lower() == "none":
+        elif setting.lower() == "none":
             path = None
-        elif asked.startswith("$"):
-            path = os.environ.get(asked[1:].strip("{}")) or None
+        elif setting.startswith("$"):
+            path = os.environ.get(setting[1:].strip("{}")) or None
         else:
-            path = _expand_file(asked, tokens, found.where("identityagent"))
+            path = _expand_file(setting, tokens, found.where("identityagent"))
         return path
 
     def _trust(self, found: Settings, tokens: dict[str, str]) -> dict[str, Any]:
@@ -644,12 +632,12 @@ class Resolver:
             user_files: tuple[str, ...] = (_expand_home(str(options.known_hosts), ""),)
             global_files: tuple[str, ...] = ()
         else:
-            default_user = _own(("~/.ssh/known_hosts", "~/.ssh/known_hosts2"))
+            default_user = _in_home(("~/.ssh/known_hosts", "~/.ssh/known_hosts2"))
             user_files = _files(found, "userknownhostsfile", default_user, tokens)
             global_files = _files(found, "globalknownhostsfile", SYSTEM_KNOWN_HOSTS, tokens)
-        said = (found.one("stricthostkeychecking") or "ask").lower()
-        strict = "accept" if said in ("no", "off", "false") else "yes"
-        if options.accept_new or said == "accept-new":
+        checking = (found.one("stricthostkeychecking") or "ask").lower()
+        strict = "accept" if checking in ("no", "off", "false") else "yes"
+        if options.accept_new or checking == "accept-new":
             strict = "record"
         return {
             "user_known_hosts": user_files,
@@ -720,7 +708,7 @@ def _proxy(found: Settings, tokens: dict[str, str]) -> tuple[str, ...]:
     return (_expand_home(expanded[0], f"{line.where}: ProxyCommand: "), *expanded[1:])
 
 
-def _own(files: tuple[str, ...]) -> tuple[str, ...]:
+def _in_home(files: tuple[str, ...]) -> tuple[str, ...]:
     """Return files below the home folder; none where there is no such folder."""
     home = _home()
     return () if home is None else tuple(home + file.removeprefix("~") for file in files)
@@ -728,11 +716,11 @@ def _own(files: tuple[str, ...]) -> tuple[str, ...]:
 
 def _nobody(alias: str) -> str:
     """Return what to say where nothing names the user to log in as."""
-    said = (
+    message = (
         f"{names.printable(alias, 60)}: no user to log in as, because uid {os.getuid()} has no name here; "
         "say --ssh-user NAME, or set USER (in a container: -e USER=NAME)"
     )
-    return said if _home() else f"{said}, and HOME, without which no ssh config is looked for"
+    return message if _home() else f"{message}, and HOME, without which no ssh config is looked for"
 
 
 def _names_itself(spec: str, host: str) -> bool:

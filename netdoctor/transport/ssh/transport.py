@@ -184,9 +184,9 @@ class SshTransport(Transport):
             self._staff(self._worker_count(endpoints, plan.keep_open))
         except (OSError, MemoryError) as e:
             if not self._workers:
-                failed_resource, detail = here.no_process(e)
+                local_fault, detail = here.no_process(e)
                 session = Session(
-                    outcome=Login.CONTROL, stage="resolve", detail=clean(detail, 400), trouble=failed_resource
+                    outcome=Login.CONTROL, stage="resolve", detail=clean(detail, 400), trouble=local_fault
                 )
                 yield from (SessionEvent(node=target.id, session=session) for target in targets)
                 return

@@ -46,10 +46,10 @@ def answers(spots: Sequence[tuple[str, int]], within_s: float) -> bool:
 def waits(spots: Sequence[tuple[str, int]], secret: str, within_s: float) -> bool:
     """Whether somebody listens there who has this secret; it learns nothing of us."""
     tried: dict[str, str] = {}
-    talk = dial_back.first_proven([list(s) for s in spots], "-", secret, time.monotonic() + within_s, tried)
-    if talk is not None:
-        talk.connection.close()
-    return talk is not None
+    dialled = dial_back.first_proven([list(s) for s in spots], "-", secret, time.monotonic() + within_s, tried)
+    if dialled is not None:
+        dialled.connection.close()
+    return dialled is not None
 
 
 def served(argv: Sequence[str], packed: bytes, environ: Mapping[str, str]) -> str:
@@ -64,7 +64,7 @@ def served(argv: Sequence[str], packed: bytes, environ: Mapping[str, str]) -> st
     try:
         with contextlib.suppress(OSError), process.stdin as stdin:
             stdin.write(packed)
-        said = process.stdout.read(4096)
+        output = process.stdout.read(4096)
         code = process.wait()
     finally:  # a launcher that ends this task ends its agent
         process.kill()
@@ -74,12 +74,12 @@ def served(argv: Sequence[str], packed: bytes, environ: Mapping[str, str]) -> st
     if code == UNASKED:
         return "netdoctor scan --meet ended before it asked anything"
     if code not in (NOT_REACHED, NOT_LET_IN):
-        return f"the agent ended with status {code}: {clean(said, 200)}"
+        return f"the agent ended with status {code}: {clean(output, 200)}"
     try:
-        tried: dict[str, Any] = json.loads(said.partition(b"netdoctor-task ")[2])["tried"]
+        tried: dict[str, Any] = json.loads(output.partition(b"netdoctor-task ")[2])["tried"]
         why = "; ".join(f"{clean(where, 80)}: {clean(str(what), 200)}" for where, what in tried.items())
     except (ValueError, KeyError, TypeError, AttributeError):
-        return f"the agent was not taken: {clean(said, 200)}"
+        return f"the agent was not taken: {clean(output, 200)}"
     if code == NOT_LET_IN:
         raise NotWanted(why)
     return why

@@ -118,7 +118,7 @@ class _Node(Agent):
 class StepState(IntEnum):
     """How far a step is, as srun and salloc say it."""
 
-    ASKED = 0
+    REQUESTED = 0
     QUEUED = 1  # for an allocation
     GRANTED = 2
     WAITING = 3  # for the job's own steps
@@ -130,7 +130,7 @@ class StepState(IntEnum):
 class _Step:
     """One run of srun's."""
 
-    state: StepState = StepState.ASKED
+    state: StepState = StepState.REQUESTED
     since: float = field(default_factory=time.monotonic)  # of the state, or of the last task that runs
     waits_for: str = ""  # where it waits, why
     to_cancel: str = ""  # the allocation, or else the step, by Slurm's number
@@ -425,11 +425,11 @@ class SlurmTransport(Calling[_Node]):
     def _without_way_back(self) -> Iterator[SessionEvent]:
         nodes = [node for node in self._nodes.values() if node.progress is Progress.CUT_OFF]
         some = any(n.progress in (Progress.LOGGED_IN, Progress.ANSWERED) for n in self._nodes.values())
-        resource = Trouble.NETWORK if nodes[1:] and not some else None
+        local_fault = Trouble.NETWORK if nodes[1:] and not some else None
         for node in nodes:
             event = self._fail(node, Login.NO_WAY_BACK, node.task.text)
             stage = "connect" if node.task.state is TaskState.CANNOT_CALL else self.stage
-            yield replace(event, session=replace(event.session, stage=stage, trouble=resource))
+            yield replace(event, session=replace(event.session, stage=stage, trouble=local_fault))
 
     def _outputs(self) -> list[_Stream]:
         return [one for one in self._streams if one.pipe is not getattr(self._process, "stdin", None)]
