@@ -46,7 +46,9 @@ def answers(spots: Sequence[tuple[str, int]], within_s: float) -> bool:
 def waits(spots: Sequence[tuple[str, int]], secret: str, within_s: float) -> bool:
     """Whether somebody listens there who has this secret; it learns nothing of us."""
     tried: dict[str, str] = {}
-    dialled = dial_back.first_proven([list(s) for s in spots], "-", secret, time.monotonic() + within_s, tried)
+    dialled = dial_back.first_proven(
+        [list(s) for s in spots], "-", secret, time.monotonic() + within_s, tried
+    )
     if dialled is not None:
         dialled.connection.close()
     return dialled is not None
