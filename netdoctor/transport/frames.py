@@ -6,8 +6,8 @@ it holds, the noise around it. What of it may become a fact is `netdoctor.store`
 """
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -59,18 +59,23 @@ def decode_frame(payload: bytes) -> Frame:
         raise UnreadableReply(f"the agent's reply cannot be read: {clean(str(e), 120)}") from e
 
 
+T = TypeVar("T")
 _NESTED = frozenset({dict, list})
 
 
-def decode_result(raw: bytes) -> Any:
-    """Return a node's result as plain data. Raises UnreadableReply: bad JSON, too many values, too deep."""
+def _decode_bounded(raw: bytes, decode: Callable[[bytes], T]) -> T:
     # Before anything is made of it: 8 MiB of "[],[],…" would become 300 MiB of lists.
     if has_more(raw, MAX_VALUES):
         raise UnreadableReply(f"the result has more than {MAX_VALUES} values")
     try:
-        value = msgspec.json.decode(raw)
+        return decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
         raise UnreadableReply(f"the result cannot be read: {clean(str(e), 120)}") from e
+
+
+def decode_result(raw: bytes) -> Any:
+    """Return a node's result as plain data. Raises UnreadableReply: bad JSON, too many values, too deep."""
+    value = _decode_bounded(raw, msgspec.json.decode)
     level = [value] if type(value) in _NESTED else []
     for _ in range(MAX_DEPTH):
         if not level:
@@ -89,12 +94,7 @@ _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 def decode_members(raw: bytes) -> dict[str, msgspec.Raw]:
     """Return the members of a node's result, each as it came and not looked at. Raises UnreadableReply."""
-    if has_more(raw, MAX_VALUES):
-        raise UnreadableReply(f"the result has more than {MAX_VALUES} values")
-    try:
-        return _members(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
-        raise UnreadableReply(f"the result cannot be read: {clean(str(e), 120)}") from e
+    return _decode_bounded(raw, _members)
 
 
 def length_prefixed(message: Mapping[str, Any]) -> bytes:

@@ -100,7 +100,7 @@ def test_each_idle_gpu_works_in_the_order_of_nvml() -> None:
     (_, args), _ = spawned
     assert args["env"] == {"NCCL_DEBUG": "INFO", "CUDA_VISIBLE_DEVICES": "GPU-0,GPU-1"}
     assert args["ranks"][0]["gpus"][0] == {"index": 0, "uuid": "GPU-0", "bus": "0000:10:00.0"}
-    assert [op for op, _ in transport.asked].count("stop") == 2
+    assert [op for op, _ in transport.requests].count("stop") == 2
 
 
 def test_the_jobs_own_gpus_alone() -> None:
@@ -220,7 +220,7 @@ def test_what_cannot_be_is_not_measured(said: Any, why: str) -> None:
     assert isinstance(one, Missing)
     assert why in one.detail
     assert not one.why.is_skip
-    assert ("stop", "n1") in transport.asked
+    assert ("stop", "n1") in transport.requests
 
 
 def test_a_gpu_that_hangs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,4 +231,4 @@ def test_a_gpu_that_hangs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(one, Missing)
     assert one.why is Why.TIMED_OUT
     assert "at copies, GPU 0" in one.detail
-    assert ("stop", "n1") in transport.asked
+    assert ("stop", "n1") in transport.requests

@@ -71,7 +71,6 @@ def test_programs_are_started_in_few_places() -> None:
             "netdoctor/transport/ray/ray_driver.py",  # the agent, on nodes of a Ray cluster
             "netdoctor/transport/ray/rayhelper.py",  # the driver, under the cluster's Python
             "netdoctor/transport/tasks/slurm.py",  # srun, salloc, sinfo, scontrol, scancel
-            "netdoctor/transport/ssh/forks.py",  # several workers
             "netdoctor/transport/ssh/transport.py",  # workers
             "netdoctor/transport/local.py",  # --local
             "tui/stage.py",  # the shell and the editor, when their keys are pressed

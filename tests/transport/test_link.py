@@ -54,8 +54,10 @@ assert u.preferred_keys[:3] == ("rsa-sha2-512", "rsa-sha2-256", "ecdsa-sha2-nist
     "no store answers before the judge": """
 client = paramiko.SSHClient()
 assert not client.get_host_keys() and not client._system_host_keys
-link.Verify.all_keys(client, lambda kind, blob: None)
-assert isinstance(client._policy, link.Verify)
+asked = []
+client.set_missing_host_key_policy(link.Verify(lambda kind, blob: asked.append(kind)))
+client._policy.missing_host_key(client, "n", paramiko.ECDSAKey.generate())
+assert asked == ["ecdsa-sha2-nistp256"]
 """,
     "nothing polls": """
 u = link.NodeTransport(link.Wire(a))

@@ -1,8 +1,17 @@
 """What Slurm's commands print, and what they are asked."""
 
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from netdoctor.facts.host import Login
+from netdoctor.facts.host import Login, Trouble
+from netdoctor.inventory.model import Target
+from netdoctor.transport.base import Limits, Reply, Request, SessionEvent
+from netdoctor.transport.tasks import slurm
 from netdoctor.transport.tasks import slurm_output as words
 from netdoctor.transport.tasks.slurm_output import Row
 
@@ -121,3 +130,142 @@ def test_what_waits_its_turn_and_what_is_a_limit() -> None:
     turns = ("Resources", "Priority", "ReqNodeNotAvail, UnavailableNodes:n1", "None")
     assert all(map(words.in_turn, turns))
     assert not any(map(words.in_turn, ("PartitionNodeLimit", "PartitionDown", "QOSMaxGRESPerUser")))
+
+
+# --- steps, with commands of Slurm's that are played ------------------------------------------------------
+
+SINFO_ROWS = "".join(f"{n}|train*|infinite|allocated|4|(null)|127.0.0.1|none\n" for n in ("n1", "n2"))
+COMMANDS = {
+    "sinfo": f"#!/bin/sh\nprintf '%s' '{SINFO_ROWS}'\n",
+    "scontrol": "#!/bin/sh\n",
+    "scancel": "#!/bin/sh\n",
+    # Plays one attempt after the other: what it prints, which nodes run the command that it was given.
+    "srun": f"""#!{sys.executable}
+import json, os, pathlib, subprocess, sys, threading, time
+folder = pathlib.Path(__file__).parent
+attempts = json.loads((folder / "attempts").read_text())
+done = sorted(folder.glob("argv.*"))
+(folder / f"argv.{{len(done)}}").write_text(json.dumps(sys.argv))
+plan = attempts[len(done)]
+bundle = sys.stdin.buffer.read()
+shell = sys.argv[sys.argv.index("/bin/sh") :]
+def run(node, number):
+    environ = {{**os.environ, "SLURMD_NODENAME": node}}
+    with subprocess.Popen(shell, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ) as task:
+        task.stdin.write(bundle)
+        task.stdin.close()
+        for line in task.stdout:
+            os.write(1, b"%d: %b" % (number, line))
+running = [threading.Thread(target=run, args=pair) for pair in plan.get("run", {{}}).items()]
+for line in plan.get("before", []):
+    print(line, file=sys.stderr, flush=True)
+for one in running:
+    one.start()
+time.sleep(plan.get("pause_s", 0))
+for line in plan.get("after", []):
+    print(line, file=sys.stderr, flush=True)
+for one in running:
+    one.join()
+time.sleep(plan.get("stays_s", 0))
+sys.exit(plan.get("code", 0))
+""",
+}
+LAUNCH = [
+    "srun: launching StepId=1.0 on host n1, 1 tasks: 0",
+    "srun: launching StepId=1.0 on host n2, 1 tasks: 1",
+]
+NOT_LAUNCHED = "srun: error: Task launch for StepId=1.0 failed on node n2: Connection refused"
+CANCELLED = "slurmstepd-n1: error: *** STEP 1.0 ON n1 CANCELLED AT 2026-11-22T14:42:07 DUE TO TIME LIMIT ***"
+BUSY = "Requested nodes are busy"
+WAITS = f"srun: Job 1 step creation temporarily disabled, retrying ({BUSY})"
+RUNS = ["0: netdoctor-task on n1", "1: netdoctor-task on n2"]
+FINE = ("ok", "agent", "")
+TRIED = '1: netdoctor-task {"node": "n2", "tried": {"127.0.0.1 port 9": "refused"}}'
+STEPS: dict[str, tuple[list[dict[str, Any]], Any, Any]] = {
+    "both call": ([{"before": LAUNCH, "run": {"n1": 0, "n2": 1}}], FINE, FINE),
+    "no interpreter on one": (
+        [{"before": LAUNCH, "run": {"n1": 0}, "after": [RUNS[1], "1: sh: python9: not found",
+          "srun: error: n2: task 1: Exited with exit code 127"]}],
+        FINE, ("interpreter", "step", "sh: python9: not found"),
+    ),
+    "an old interpreter": (
+        [{"before": LAUNCH, "run": {"n1": 0}, "after": ['1: {"hello": {"old_python": "2.7.18"',
+          "srun: error: n2: task 1: Exited with exit code 1"]}],
+        FINE, ("old_python", "step", "python3 is Python 2.7.18, 3.6 or newer is needed"),
+    ),
+    "a task that ends": (
+        [{"before": LAUNCH, "run": {"n1": 0}, "after": ["srun: error: n2: task 1: Killed"]}],
+        FINE, ("step", "step", "the task never called: Killed"),
+    ),
+    "one cannot be launched, and the rest is started again": (
+        [{"before": [*LAUNCH, NOT_LAUNCHED]},
+         {"before": LAUNCH[:1], "run": {"n1": 0}}],
+        FINE, ("step", "step", "Connection refused"),
+    ),
+    "one cannot call": (
+        [{"before": LAUNCH, "run": {"n1": 0}, "after": [RUNS[1], TRIED, "srun: error: n2: task 1: Exited"]}],
+        FINE, ("no_way_back", "connect", "127.0.0.1 port 9: refused"),
+    ),
+    "none can call": (
+        [{"before": [*LAUNCH, TRIED, TRIED.replace("n2", "n1")], "stays_s": 2}],
+        ("no_way_back", "connect", "127.0.0.1 port 9: refused", Trouble.NETWORK),
+        ("no_way_back", "connect", "127.0.0.1 port 9: refused", Trouble.NETWORK),
+    ),
+    "one is silent, and the rest is started again": (
+        [{"before": [*LAUNCH, RUNS[0]], "stays_s": 30}, {"before": LAUNCH[:1], "run": {"n1": 0}}],
+        FINE, ("no_way_back", "step", "Slurm started a task, and srun here heard nothing of it for 0.5 s"),
+    ),
+    "too many processors are asked for": (
+        [{"before": ["srun: error: Unable to create step for job 1: More processors requested than is so"],
+          "code": 1}, {"before": LAUNCH, "run": {"n1": 0, "n2": 1}}],
+        FINE, FINE,
+    ),
+    "refused": (
+        [{"before": ["srun: error: Job step 1 aborted", "srun: error: Invalid account"], "code": 1}],
+        *[("control", "step", "Slurm refuses: Invalid account")] * 2,
+    ),
+    "cancelled": (
+        [{"before": [*LAUNCH, CANCELLED],
+          "code": 1}],
+        ("lost", "step", "Slurm cancelled the step due to time limit"),
+        ("lost", "step", "Slurm cancelled the step due to time limit"),
+    ),
+    "waits for the job's own steps": (
+        [{"before": [WAITS], "stays_s": 30}],
+        *[("busy", "step", f"Slurm started no step of ours beside the job's own: {BUSY}")] * 2,
+    ),
+    "a step that ends": ([{"before": LAUNCH}], *[("step", "step", "the task never called: it ended")] * 2),
+}  # fmt: skip
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("name", STEPS)
+def test_what_becomes_of_a_step(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts, *expected = STEPS[name]
+    for command, text in COMMANDS.items():
+        (tmp_path / command).write_text(text)
+        (tmp_path / command).chmod(0o755)
+    (tmp_path / "attempts").write_text(json.dumps(attempts))
+    monkeypatch.setattr(slurm, "ABORT_S", 0.5)
+    if "silent" in name:
+        monkeypatch.setattr(slurm, "SILENT_S", 0.5)
+    waits = "waits" in name
+    if waits:
+        monkeypatch.setattr(slurm, "LAUNCH_S", 1.0)
+        monkeypatch.setattr(slurm, "ASKING_S", 1.0)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    options = slurm.SlurmOptions(job="1", nodes=("n1", "n2"), cpus=4, environ=dict(os.environ))
+    transport = slurm.SlurmTransport(Limits(node_budget_s=1.0 if waits else 30.0), options)
+    targets = [Target(id=n, host=n) for n in ("n1", "n2")]
+    request = Request(op="facts", args={"groups": {"host": {}}})
+    events = list(transport.start(targets, {"n1": request, "n2": request}, keep_open=False, collectors={}))
+    sessions = [event for event in events if isinstance(event, SessionEvent)]
+    found = {
+        one.node: (one.session.outcome, one.session.stage, one.session.detail, one.session.trouble)
+        for one in sessions
+    }
+    assert len(sessions) == 2
+    assert found == {node: (*row, None)[:4] for node, row in zip(("n1", "n2"), expected, strict=True)}
+    replies = {event.node: event.missing for event in events if isinstance(event, Reply)}
+    assert replies == {node: None for node, row in found.items() if row[0] == "ok"}
+    assert len(list(tmp_path.glob("argv.*"))) == len(attempts)

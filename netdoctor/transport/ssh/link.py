@@ -447,15 +447,13 @@ def key_algorithms(types: Sequence[str]) -> tuple[str, ...]:
 
 
 class Verify(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]  # paramiko has no types
-    """Hands every server key to a function, which raises unless it is the right one."""
+    """Hands every server key to a function, which raises unless it is the right one.
+
+    Every one, as nothing has made the client read a known_hosts file.
+    """
 
     def __init__(self, judge: Callable[[str, bytes], None]) -> None:
         self._judge = judge
-
-    @classmethod
-    def all_keys(cls, client: Any, judge: Callable[[str, bytes], None]) -> None:
-        """Make a client, which has read no known_hosts, ask `judge` about every key."""
-        client.set_missing_host_key_policy(cls(judge))
 
     def missing_host_key(self, client: Any, hostname: str, key: Any) -> None:
         self._judge(key.get_name(), key.asbytes())

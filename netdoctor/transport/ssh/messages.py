@@ -17,34 +17,27 @@ LOOKUP_THREADS = 64  # of each worker
 
 
 class Endpoint(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One SSH server and how to log in to it, resolved: no aliases, no patterns, no tokens left.
+    """One SSH server and how to log in to it, resolved: no aliases, no patterns, no tokens left."""
 
-    name: as the user wrote it. known_as: what known_hosts is asked for.
-    keys: files to offer, in order. keys_named: someone chose them. keys_only: no others from the agent.
-    agent: path of the agent's socket or None.
-    strict: unknown host keys are refused (``yes``), accepted (``accept``), accepted and written (``record``).
-    proxy: argument list of a ProxyCommand. jump: the hops, nearest first.
-    """
-
-    name: str
+    name: str  # as the user wrote it
     host: str
     port: int
     user: str
-    known_as: str
-    keys: tuple[str, ...] = ()
+    known_as: str  # what known_hosts is asked for
+    keys: tuple[str, ...] = ()  # files to offer, in order
     certificates: tuple[str, ...] = ()
-    keys_named: bool = False
-    keys_only: bool = False
-    agent: str | None = None
+    keys_named: bool = False  # someone chose them
+    keys_only: bool = False  # no others from the agent
+    agent: str | None = None  # path of its socket
     user_known_hosts: tuple[str, ...] = ()
     global_known_hosts: tuple[str, ...] = ()
     hash_known_hosts: bool = False
-    strict: str = "yes"
+    strict: str = "yes"  # unknown host keys are refused; "accept": accepted; "record": that, and written
     family: str = "any"
     bind: str | None = None
     connect_timeout_s: float | None = None
-    proxy: tuple[str, ...] = ()
-    jump: tuple["Endpoint", ...] = ()
+    proxy: tuple[str, ...] = ()  # argument list of a ProxyCommand
+    jump: tuple["Endpoint", ...] = ()  # the hops, nearest first
 
     @property
     def door(self) -> Hashable:

@@ -1,5 +1,6 @@
 """The nodes of one worker process: one greenlet each, from login to last answer."""
 
+import contextlib
 import os
 import resource
 import time
@@ -11,7 +12,7 @@ from gevent.lock import BoundedSemaphore
 
 from netdoctor.errors import AgentLost, ProtocolError
 from netdoctor.facts.base import Why
-from netdoctor.facts.host import Login, Session
+from netdoctor.facts.host import Login
 from netdoctor.text import clean
 from netdoctor.transport import bundle, session
 from netdoctor.transport.ssh.agentlink import AgentLink
@@ -96,7 +97,7 @@ class Worker:
             if logged_in:
                 self._missing(index, 0, Why.TIMED_OUT, self._over_budget())
             else:
-                self._emit(Ended(index, self._too_slow(record, link)))
+                self._emit(Ended(index, record.session(Login.TIMEOUT, self._over_budget())))
         except Exception as e:  # one node's surprise must not cost the others
             detail = f"netdoctor's own worker: {type(e).__name__}: {e}"
             if logged_in:
@@ -110,9 +111,6 @@ class Worker:
 
     def _over_budget(self) -> str:
         return f"not finished within the node's {self._start.node_budget_s:g} s"
-
-    def _too_slow(self, record: Record, link: AgentLink | None) -> Session:
-        return record.session(Login.TIMEOUT, self._over_budget())
 
     def _login(
         self, plan: NodePlan, record: Record, through: NodeTransport | None, request: WireRequest
@@ -174,16 +172,12 @@ class Worker:
         """Emit exactly one answer. A timeout that is not this request's own goes on to the caller."""
         limit = gevent.Timeout(request.timeout_s)
         try:
-            if request.op == "clock":
-                with self._clock_slots, link.lock, limit:
+            turn = self._clock_slots if request.op == "clock" else contextlib.nullcontext()
+            with turn, link.lock, limit:
+                if pending:
+                    answer = link.answer()
+                else:
                     answer = link.call(request.op, bytes(request.args), request.timeout_s)
-            else:
-                with link.lock, limit:
-                    answer = (
-                        link.answer()
-                        if pending
-                        else link.call(request.op, bytes(request.args), request.timeout_s)
-                    )
         except AgentLost as e:
             lost_hop = self._logins.lost_hop(self._start.nodes[index].endpoint)
             self._missing(index, number, Why.JUMP if lost_hop else Why.LOST, lost_hop or str(e))
@@ -192,12 +186,8 @@ class Worker:
         except gevent.Timeout as e:
             if e is not limit:
                 raise
-            self._missing(
-                index,
-                number,
-                Why.TIMED_OUT,
-                f"no answer to {request.op} within {request.timeout_s:g} s",
-            )
+            detail = f"no answer to {request.op} within {request.timeout_s:g} s"
+            self._missing(index, number, Why.TIMED_OUT, detail)
         except Exception as e:  # exactly one answer, whatever happens
             detail = f"netdoctor's own worker: {type(e).__name__}: {e}"
             self._missing(index, number, Why.FAILED, detail)

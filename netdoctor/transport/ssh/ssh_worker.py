@@ -2,7 +2,7 @@
 
 Speaks with the main process over stdin and stdout (`messages`). Ends when stdin ends, and with it every
 connection and so every agent: nothing is left when the main process is killed. gevent replaces sockets and
-threads before anything else is imported, and only here. With arguments, many workers (`forks`).
+threads before anything else is imported, and only here.
 """
 
 import gc
@@ -25,7 +25,6 @@ import fcntl  # noqa: E402
 import logging  # noqa: E402
 import os  # noqa: E402
 import resource  # noqa: E402
-from collections.abc import Sequence  # noqa: E402
 from typing import NoReturn  # noqa: E402
 
 import gevent  # noqa: E402
@@ -33,7 +32,6 @@ import gevent.os  # noqa: E402
 import msgspec  # noqa: E402
 from gevent.event import Event  # noqa: E402
 
-from netdoctor.transport import bundle  # noqa: E402
 from netdoctor.transport.ssh.link import fence_paramiko  # noqa: E402
 from netdoctor.transport.ssh.messages import (  # noqa: E402
     LOOKUP_THREADS,
@@ -85,28 +83,6 @@ def _end_process() -> NoReturn:
     os._exit(0)
 
 
-def fork_workers(streams: Sequence[int]) -> None:
-    """Return in a fork of this process for each stdin, stdout and stderr; say their process ids, and end."""
-    bundle.pack(bundle.own_tag())  # which each would put together for itself
-    gc.collect()
-    gc.freeze()
-    fork = monkey.get_original("os", "fork")  # gevent's would watch over the forks
-    for first in range(0, len(streams), 3):
-        try:
-            pid = fork()
-        except OSError:  # no room for more
-            break
-        if not pid:
-            os.setsid()
-            for number, descriptor in enumerate(streams[first : first + 3]):
-                os.dup2(descriptor, number)
-            for descriptor in streams:
-                os.close(descriptor)
-            return
-        os.write(1, b"%d\n" % pid)
-    _end_process()
-
-
 def main() -> None:
     """Serve the main process until it closes our stdin."""
     logging.disable(logging.CRITICAL)
@@ -147,6 +123,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:]:
-        fork_workers([int(one) for one in sys.argv[1:]])
     main()

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -55,15 +55,11 @@ from netdoctor.transport.ssh.messages import (
 )
 from netdoctor.transport.ssh.sshconfig import Resolver
 
-if TYPE_CHECKING:
-    from netdoctor.transport.ssh.forks import Forked
-
 DEFAULT_PYTHON = "python3"
 NODES_PER_WORKER = 256
 WORKERS_MAX = 16
 FDS_OF_A_WORKER = 40
 FDS_OF_A_PROXY = 3
-FDS_OF_A_FORK = 5  # while it is made
 CLOSE_S = 1.5
 # How soon `interrupt` is noticed.
 INTERRUPT_S = 0.25
@@ -86,7 +82,7 @@ def _is_name(host: str) -> bool:
 class _Worker:
     """A worker process and the nodes that it looks after."""
 
-    process: "subprocess.Popen[bytes] | Forked"
+    process: subprocess.Popen[bytes]
     errors: int
     nodes: list[str] = field(default_factory=list)
     splitter: Splitter = field(default_factory=Splitter)
@@ -249,36 +245,16 @@ class SshTransport(Transport):
         # With -P the current directory is not searched; a checkout is found where this process found it.
         home = str(Path(netdoctor.__file__).resolve().parents[1])
         environment["PYTHONPATH"] = os.pathsep.join(p for p in (home, environment.get("PYTHONPATH", "")) if p)
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if count > 1 and soft > 100 + FDS_OF_A_FORK * count:
-            with contextlib.suppress(OSError):
-                self._fork(count, environment)
         while len(self._workers) < count:
-            self._add(environment)
-
-    def _fork(self, count: int, environment: Mapping[str, str]) -> None:
-        from netdoctor.transport.ssh.forks import forked
-
-        errors: list[int] = []
-        try:
-            errors += (_scratch_file() for _ in range(count))
-            for process in forked(environment, errors, self._raise_interruption):
-                os.set_blocking(process.stdout.fileno(), False)
-                self._workers.append(_Worker(process, errors[len(self._workers)]))
-        finally:
-            for unused in errors[len(self._workers) :]:
-                os.close(unused)
-
-    def _add(self, environment: Mapping[str, str]) -> None:
-        errors = _scratch_file()
-        try:
-            process = worker_process(environment, errors)
-        except BaseException:
-            os.close(errors)
-            raise
-        assert process.stdout is not None
-        os.set_blocking(process.stdout.fileno(), False)
-        self._workers.append(_Worker(process, errors))
+            errors = _scratch_file()
+            try:
+                process = worker_process(environment, errors)
+            except BaseException:
+                os.close(errors)
+                raise
+            assert process.stdout is not None
+            os.set_blocking(process.stdout.fileno(), False)
+            self._workers.append(_Worker(process, errors))
 
     def _gather_logins(self, waiting: dict[str, Request], bound_s: float) -> Iterator[Event]:
         """Yield one SessionEvent per node, and one Reply where the session is ok."""

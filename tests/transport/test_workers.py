@@ -1,4 +1,4 @@
-"""Several ssh workers that are forks of one process: they end, and are ended, as if started one by one."""
+"""Several ssh workers: they end, and are ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ import psutil
 import pytest
 
 from netdoctor.transport.base import Limits, Reply, Request, SessionEvent, SshOptions
-from netdoctor.transport.ssh import forks
 from netdoctor.transport.ssh.transport import SshTransport
 
 from .conftest import FACTS, Server, log_in, target
@@ -73,7 +72,7 @@ def answers(transport: SshTransport) -> dict[str, str]:
     }
 
 
-def test_one_process_imports_and_the_others_are_our_children(transport: SshTransport) -> None:
+def test_each_is_our_child_in_a_session_of_its_own(transport: SshTransport) -> None:
     started(transport)
     assert len(transport._workers) == 3
     found = workers()
@@ -142,21 +141,6 @@ def test_where_none_can_start_the_reason_is_told(server: Server, monkeypatch: py
     assert {s.outcome for s in outcome.sessions.values()} == {"control"}
 
 
-@pytest.mark.parametrize("gone", ["prctl", "time", "room"])
-def test_where_no_forks_can_be_had_each_is_started_by_itself(
-    transport: SshTransport, monkeypatch: pytest.MonkeyPatch, gone: str
-) -> None:
-    if gone == "prctl":
-        monkeypatch.setitem(sys.modules, "ctypes", None)
-    elif gone == "time":
-        monkeypatch.setattr(forks, "IMPORT_S", 0.0)
-    else:
-        whole = forks._launched
-        monkeypatch.setattr(forks, "_launched", lambda *given: whole(given[0], given[1][:3], given[2]))
-    started(transport)
-    assert len(workers()) == 3
-
-
 def test_an_interruption_while_they_import_leaves_nothing(transport: SshTransport) -> None:
     transport.interrupt(KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
@@ -166,13 +150,7 @@ def test_an_interruption_while_they_import_leaves_nothing(transport: SshTranspor
         time.sleep(0.05)
 
 
-def test_few_descriptors_are_enough_for_workers_one_by_one(
-    transport: SshTransport, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def never(*given: object) -> None:
-        raise AssertionError("forks take five descriptors each")
-
-    monkeypatch.setattr(forks, "forked", never)
+def test_few_descriptors_are_enough(transport: SshTransport, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda which: (110, 1024))
     started(transport)
     assert len(workers()) == 3
