@@ -255,7 +255,7 @@ def test_what_becomes_of_a_step(name: str, tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.setattr(slurm, "ASKING_S", 1.0)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     options = slurm.SlurmOptions(job="1", nodes=("n1", "n2"), cpus=4, environ=dict(os.environ))
-    transport = slurm.SlurmTransport(Limits(node_budget_s=1.0 if waits else 30.0), options)
+    transport = slurm.SlurmTransport(Limits(node_budget_s=6.0 if waits else 30.0), options)
     targets = [Target(id=n, host=n) for n in ("n1", "n2")]
     request = Request(op="facts", args={"groups": {"host": {}}})
     events = list(transport.start(targets, {"n1": request, "n2": request}, keep_open=False, collectors={}))
