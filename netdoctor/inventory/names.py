@@ -246,11 +246,6 @@ def is_valid_user(text: str) -> bool:
     return user_fault(text) is None
 
 
-def is_valid_python_path(text: str) -> bool:
-    """Return whether `text` is an absolute path or a bare command name of an interpreter."""
-    return python_fault(text) is None
-
-
 def is_python_path(text: str) -> bool:
     """Return whether `text` is an absolute path of an interpreter."""
     return text.startswith("/") and python_fault(text) is None
@@ -273,9 +268,12 @@ def host_key(host: str) -> str:
 
 def with_port(host: str, port: int | None) -> str:
     """Return ``host:port``, with brackets around IPv6; the bare host without a port."""
-    if port is None:
-        return host
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return host if port is None else f"{bracketed(host)}:{port}"
+
+
+def bracketed(host: str) -> str:
+    """Return a host with brackets around IPv6."""
+    return f"[{host}]" if ":" in host else host
 
 
 def node_id(name: str, port: int | None = None) -> str:

@@ -9,7 +9,7 @@ ClusterShell's own are `readers.sets`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import product
 from math import prod
@@ -25,7 +25,7 @@ _STEP = re.compile(r"([0-9]+)(?:-([0-9]+)(?:/([0-9]+))?)?")
 _DIGITS_MAX = 18
 _FOLDABLE = re.compile(r"[A-Za-z0-9_.-]{1,253}(?::[0-9]{1,5})?")
 _NUMBER = re.compile(rf"([0-9]{{1,{_DIGITS_MAX}}})")
-_OPERATORS = ",!&^"
+OPERATORS = ",!&^"
 
 
 class SyntaxFault(Exception):
@@ -259,31 +259,36 @@ def evaluate(
     `universe`. `resolve` turns one written-out name into known names; `groups` are those of the list
     itself. Raises SyntaxFault.
     """
-    chosen: set[str] = set()
-    for operator, raw in split(expr, _OPERATORS):
+    chosen: dict[str, None] = {}
+    for operator, raw in split(expr, OPERATORS):
         piece = raw.strip(" \t")
-        found: set[str]
+        found: Iterable[str]
         if piece.startswith("@"):
             if piece[1:] not in (groups or {}):
                 listed = ", ".join(sorted(groups or {})[:10])
                 hint = f"it has: {listed}" if listed else "write the names"
                 raise SyntaxFault(piece, Fault("the list has no such group", hint))
-            found = set((groups or {})[piece[1:]])
+            found = (groups or {})[piece[1:]]
         elif "*" in piece or "?" in piece:
             found = _match(piece, universe)
         else:
             written = _expand_piece(piece, RANGE_MAX)
-            found = {known for name in written for known in resolve(name)}
-        match operator:
-            case "!":
-                chosen -= found
-            case "&":
-                chosen &= found
-            case "^":
-                chosen ^= found
-            case _:
-                chosen |= found
-    return chosen
+            found = [known for name in written for known in resolve(name)]
+        chosen = combine(chosen, operator, found)
+    return set(chosen)
+
+
+def combine(chosen: dict[str, None], operator: str, names: Iterable[str]) -> dict[str, None]:
+    """Return what an operator makes of names chosen so far and more names; their order stays."""
+    found = dict.fromkeys(names)
+    match operator:
+        case "!":
+            return {name: None for name in chosen if name not in found}
+        case "&":
+            return {name: None for name in chosen if name in found}
+        case "^":
+            return {name: None for name in (*chosen, *found) if (name in chosen) is not (name in found)}
+    return chosen | found
 
 
 def _match(piece: str, universe: Collection[str]) -> set[str]:

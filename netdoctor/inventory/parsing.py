@@ -12,6 +12,7 @@ from netdoctor.inventory.formats import Dialect, Suffix
 from netdoctor.inventory.names import (
     PORT_MAX,
     Fault,
+    bracketed,
     host_fault,
     is_valid_host,
     leaf_fault,
@@ -250,8 +251,8 @@ class LineReader:
             counts = self.dialect.suffix is Suffix.SLOTS
             counts = counts and endpoint.user is None and "slots" not in numbers
             key = "slots" if counts else "port"
-            bracketed = f"[{entry.host}]" if ":" in entry.host else entry.host
-            number = _number(bracketed, key, endpoint.suffix, after=f"{bracketed}:")
+            host = bracketed(entry.host)
+            number = _number(host, key, endpoint.suffix, after=f"{host}:")
             if isinstance(number, Fault):
                 refuse(text, number)
             elif key in numbers:

@@ -16,7 +16,7 @@ from typing import Any
 
 from netdoctor.inventory.errors import Problems
 from netdoctor.inventory.model import Target
-from netdoctor.inventory.names import with_port
+from netdoctor.inventory.names import bracketed, with_port
 from netdoctor.inventory.nodeset import SyntaxFault, follows, write_out
 from netdoctor.inventory.readers.clusters import HOSTS_SCHEMA
 from netdoctor.inventory.readers.columns import OWN_NAMES
@@ -117,15 +117,11 @@ def _named_by_host(target: Target) -> bool:
     return target.id in (target.host, with_port(target.host, target.port))
 
 
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
 def _plain(targets: Sequence[Target]) -> Iterator[str]:
     """rank= goes: the order of the lines is that of the ranks, and without a gap."""
     for target in targets:
         fields = ((key, getattr(target, key)) for key in ("port", "user", "python", "slots", "gpus", "leaf"))
-        yield " ".join([_bracketed(target.host), *(f"{k}={v}" for k, v in fields if v is not None)])
+        yield " ".join([bracketed(target.host), *(f"{k}={v}" for k, v in fields if v is not None)])
 
 
 def _deepspeed(targets: Sequence[Target]) -> Iterator[str]:

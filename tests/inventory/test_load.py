@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from netdoctor import model
 from netdoctor.inventory import Inventory, InventoryError, Problem, load, restrict
 from netdoctor.inventory.errors import KEPT_MAX, SHOWN_MAX
-from netdoctor.inventory.names import RESERVED, is_valid_host, is_valid_python_path, is_valid_user
+from netdoctor.inventory.names import RESERVED, is_valid_host, is_valid_user, python_fault
 from netdoctor.inventory.readers import READERS
 from tests.hostile import HOSTILE, HOSTILE_BYTES, each_of, steers_a_terminal
 
@@ -553,7 +553,7 @@ def check_targets(inventory: Inventory) -> None:
     for order, target in enumerate(inventory.targets):
         assert is_valid_host(target.host)
         assert target.user is None or is_valid_user(target.user)
-        assert target.python is None or is_valid_python_path(target.python)
+        assert target.python is None or not python_fault(target.python)
         assert target.port is None or 1 <= target.port <= 65535
         assert target.order == order
         assert target.id not in seen

@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from netdoctor.inventory.names import Fault, printable
-from netdoctor.inventory.nodeset import RANGE_MAX, TOO_MANY, SyntaxFault, split, write_out
+from netdoctor.inventory.nodeset import OPERATORS, RANGE_MAX, TOO_MANY, SyntaxFault, combine, split, write_out
 from netdoctor.inventory.readers.base import Source
 
 NESTED_MAX = 8
-_OPERATORS = ",!&^"
 _GROUP = re.compile(r"@(?:([\w.-]+):)?([\w.+\[\],/-]+|\*)")
 # Of the regular expressions those that no name of 253 characters can keep busy.
 _FILTER = re.compile(r"[\w.^$\[\]?-]*(?:[*+][\w.^$\[\]?-]*){0,3}")
@@ -54,22 +53,11 @@ def evaluate(
     inside: the source of groups that an unqualified ``@group`` is of. typed: the user said it, and no file.
     """
     chosen: dict[str, None] = {}
-    for operator, piece in split(text, _OPERATORS):
+    for operator, piece in split(text, OPERATORS):
         if not piece:
             raise SyntaxFault(text, _NOTHING)
-        found = dict.fromkeys(
-            _group(piece, depth, inside, may_run) if piece[0] == "@" else write_out(piece, room)
-        )
-        match operator:
-            case "!":
-                chosen = {name: None for name in chosen if name not in found}
-            case "&":
-                chosen = {name: None for name in chosen if name in found}
-            case "^":
-                both = chosen.keys() & found.keys()
-                chosen = {name: None for name in (*chosen, *found) if name not in both}
-            case _:
-                chosen.update(found)
+        names = _group(piece, depth, inside, may_run) if piece[0] == "@" else write_out(piece, room)
+        chosen = combine(chosen, operator, names)
         if len(chosen) > room:
             raise SyntaxFault(text, Fault(TOO_MANY))
     return list(chosen)

@@ -8,9 +8,9 @@ from netdoctor.inventory import Target
 from netdoctor.inventory.names import (
     is_valid_host,
     is_valid_port,
-    is_valid_python_path,
     is_valid_user,
     leaf_fault,
+    python_fault,
 )
 from netdoctor.inventory.writers import WRITERS
 from netdoctor.report import fmt, summary
@@ -56,7 +56,7 @@ def _sound(target: Target) -> Target:
         target,
         port=target.port if target.port and is_valid_port(target.port) else None,
         user=target.user if target.user and is_valid_user(target.user) else None,
-        python=target.python if target.python and is_valid_python_path(target.python) else None,
+        python=target.python if target.python and not python_fault(target.python) else None,
         leaf=target.leaf if target.leaf and not leaf_fault(target.leaf) else None,
         groups=(),
     )

@@ -10,7 +10,9 @@ Ray job, by which all its actors go; an agent ends with its pipe.
 import asyncio
 import json
 import os
+import select
 import struct
+import subprocess
 import sys
 import threading
 from typing import Any
@@ -67,8 +69,6 @@ def environment() -> "dict[str, str]":
 
 def agents(ray: Any) -> Any:
     """The class of the actors."""
-    import select
-    import subprocess
 
     class Agent:
         """An agent as a child process. `begin` and `write` come in order; one `read` waits beside them."""
@@ -100,6 +100,11 @@ def agents(ray: Any) -> Any:
         def close(self) -> None:
             self.child.stdin.close()
 
+        def more_errors(self) -> bytes:
+            data = os.read(self.child.stderr.fileno(), CHUNK_BYTES)
+            self.errors = (self.errors + data)[-ERROR_BYTES:]
+            return data
+
         @ray.method(concurrency_group="out")  # type: ignore[untyped-decorator]
         def read(self) -> bytes:
             """The next bytes; nothing at the end."""
@@ -107,22 +112,16 @@ def agents(ray: Any) -> Any:
             watched = [out, err]
             while True:
                 ready = select.select(watched, [], [])[0]
-                if err in ready:
-                    data = os.read(err, CHUNK_BYTES)
-                    self.errors = (self.errors + data)[-ERROR_BYTES:]
-                    if not data:
-                        watched.remove(err)
+                if err in ready and not self.more_errors():
+                    watched.remove(err)
                 if out in ready:
                     return os.read(out, CHUNK_BYTES)
 
         @ray.method(concurrency_group="out")  # type: ignore[untyped-decorator]
         def last_words(self) -> str:
             """What it said on its stderr, once its stdout has ended."""
-            while select.select([self.child.stderr], [], [], 0.2)[0]:
-                data = os.read(self.child.stderr.fileno(), CHUNK_BYTES)
-                if not data:
-                    break
-                self.errors = (self.errors + data)[-ERROR_BYTES:]
+            while select.select([self.child.stderr], [], [], 0.2)[0] and self.more_errors():
+                pass
             return self.errors.decode("utf-8", "replace")
 
     return ray.remote(

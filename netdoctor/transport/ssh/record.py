@@ -1,6 +1,6 @@
 """What is known about a login while it goes on, and how one ends badly."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from netdoctor.errors import TransportError
 from netdoctor.facts.host import Login, Session, Trouble
@@ -39,25 +39,14 @@ class Record:
     noise: str = ""
 
     def session(self, outcome: Login, detail: str = "", local_fault: Trouble | None = None) -> Session:
+        """The session that this ends as: fields of the same name are copied."""
+        copied = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "endpoint"}
         return Session(
             outcome=outcome,
-            stage=self.stage,
             detail=clean(detail, 400),
-            address=self.address,
-            passed_over=clean(self.passed_over, 400),
             port=self.endpoint.port,
             user=self.endpoint.user,
-            via=self.via,
-            server_version=self.server_version,
-            fingerprint=self.fingerprint,
-            key_type=self.key_type,
-            known_hosts=self.known_hosts,
             known_as=self.endpoint.known_as,
-            offered=self.offered,
-            interpreter=self.interpreter,
-            python_version=self.python_version,
-            login_ms=self.login_ms,
-            first_byte_ms=self.first_byte_ms,
-            noise=self.noise,
             trouble=local_fault,
+            **{**copied, "passed_over": clean(self.passed_over, 400)},
         )
