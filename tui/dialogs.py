@@ -29,20 +29,17 @@ class Picker(ModalScreen[str | None], inherit_bindings=False):
         Binding("pagedown", "move(10)"),
     ]
 
-    def __init__(
-        self, title: str, choices: Callable[[str], Sequence[Choice]], *, free: bool = False, text: str = ""
-    ) -> None:
+    def __init__(self, title: str, choices: Callable[[str], Sequence[Choice]], *, free: bool = False) -> None:
         super().__init__()
         self.heading = title
         self.choices = choices
         self.free = free
-        self.text = text
         self.ids: list[str] = []
 
     def compose(self) -> ComposeResult:
         with Vertical(id="box"):
             yield Bar(id="box-title")
-            yield Input(value=self.text, id="box-input", placeholder="type to narrow", select_on_focus=False)
+            yield Input(id="box-input", placeholder="type to narrow", select_on_focus=False)
             yield Page(id="box-list")
             yield Bar(id="box-keys")
 
@@ -50,7 +47,7 @@ class Picker(ModalScreen[str | None], inherit_bindings=False):
         self.query_one("#box-title", Bar).show([line((f" {self.heading}", "head"))])
         self.query_one("#box-list", Page).can_focus = False
         self.query_one("#box-input", Input).focus()
-        self._list(self.text)
+        self._list("")
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self._list(event.value)

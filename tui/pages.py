@@ -160,7 +160,7 @@ def causes(state: State, known: Known, width: int, now: float) -> list[Line]:
             lines += _small_cause(known, cause, width)
         return lines
     lines += [line("  ", (piece, "head")) for piece in wrap(summary.headline(report), width - 4)]
-    if nobody(report):
+    if report.targets and not any(target.reached for target in report.targets):
         lines.append(
             line(("  nothing else can be examined until this works.   R retry   e evidence   q quit", "dim"))
         )
@@ -172,11 +172,6 @@ def causes(state: State, known: Known, width: int, now: float) -> list[Line]:
         if note.level != "warn":
             lines += labelled("  note      ", wrap(fmt.plain(note.text, 600), width - 13), "dim")
     return lines
-
-
-def nobody(report: Report) -> bool:
-    """Whether no node could be logged in to."""
-    return bool(report.targets) and not any(target.reached for target in report.targets)
 
 
 def _no_cause(state: State, known: Known, width: int) -> list[Line]:

@@ -125,14 +125,10 @@ def _rows(token: str, cells: Cells, known: Known | None) -> tuple[str, set[int]]
         names = _expanded(token)
         if names:
             return "name", {row for row in every if cells.nodes[row] in names}
-    if _has_wildcard(token):
+    if "*" in token or "?" in token:
         return "name", {row for row in every if _glob(f"*{token}*", cells.nodes[row])}
     lower = token.lower()
     return "name", {row for row in every if lower in cells.nodes[row].lower()}
-
-
-def _has_wildcard(token: str) -> bool:
-    return "*" in token or "?" in token
 
 
 def _glob(pattern: str, text: str) -> bool:

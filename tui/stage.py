@@ -89,9 +89,6 @@ class Stage(App[None], inherit_bindings=False):
         self.bars = {str(bar.id): bar for bar in self._main.query(Bar)}
         self.main_filter = self._main.query_one("#filter", Input)
 
-    def bar(self, name: str) -> Bar:
-        return self.bars[name]
-
     @property
     def _main(self) -> Screen[Any]:
         return self.screen_stack[0]
@@ -354,15 +351,15 @@ class Stage(App[None], inherit_bindings=False):
         width, cells, node = self.size.width, self.state.cells, self.node
         if self.where.view == "pairs" and self.state.report is not None and not self.tiny:
             below = self.picture.below
-            self.bar("detail").show(below if self.size.height >= DETAIL_FROM else below[:2])
+            self.bars["detail"].show(below if self.size.height >= DETAIL_FROM else below[:2])
             return
         if self.where.view != "matrix" or self.tiny or not self.matrix.rows or node is None:
-            self.bar("detail").show([])
+            self.bars["detail"].show([])
             return
         lines = [frame.legend(self.state, self.where, self.matrix.rows, width)]
         if self.size.height >= DETAIL_FROM:
             lines += [rule(width), *nodes.under_cursor(self.known, cells, node, self.check_here, width)]
-        self.bar("detail").show(lines)
+        self.bars["detail"].show(lines)
         if self.side.display and self.known is not None:
             item, inner = self.cause, 50
             self.side.show(
@@ -375,23 +372,23 @@ class Stage(App[None], inherit_bindings=False):
             return
         if self.tiny:
             for name in BARS:
-                self.bar(name).show([])
+                self.bars[name].show([])
             return
         spinner = SPINNER[self.spin % len(SPINNER)] if self.state.scanning else ""
-        self.bar("head").show([pages.header(self.state, width, self.clock(), spinner)])
+        self.bars["head"].show([pages.header(self.state, width, self.clock(), spinner)])
         if self.small:
-            self.bar("tabs").show([rule(width)])
+            self.bars["tabs"].show([rule(width)])
         else:
-            self.bar("tabs").show(*frame.tabs(self.state, self.where, self.matrix.rows, width))
+            self.bars["tabs"].show(*frame.tabs(self.state, self.where, self.matrix.rows, width))
         panel = pages.scan_panel(self.state, width) if self.state.live and not self.small else []
-        self.bar("panel").show([*panel, rule(width)] if panel else [])
+        self.bars["panel"].show([*panel, rule(width)] if panel else [])
         if self.where.view not in ("matrix", "pairs"):
-            self.bar("detail").show([])
+            self.bars["detail"].show([])
         status = (
             [line((f" {piece}", "head")) for piece in wrap(self.status, width - 2)] if self.status else []
         )
-        self.bar("status").show([rule(width, self._below()), *status])
-        self.bar("keys").show(*frame.footer(self._mode(), self.allowed, width, self._hints()))
+        self.bars["status"].show([rule(width, self._below()), *status])
+        self.bars["keys"].show(*frame.footer(self._mode(), self.allowed, width, self._hints()))
 
     def _below(self) -> str:
         """That there is more of the page than can be seen, '' when there is not."""

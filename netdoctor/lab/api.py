@@ -21,8 +21,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from netdoctor.lab import fault_ssh, links, processes, requirements, service, sshd
-from netdoctor.lab import faults as faults_
+from netdoctor.lab import (
+    fault_hardware,
+    fault_host,
+    fault_links,
+    fault_software,
+    fault_ssh,
+    links,
+    processes,
+    requirements,
+    service,
+    sshd,
+)
 from netdoctor.lab import loopback as loopback_
 from netdoctor.lab import node as nodes_
 from netdoctor.lab import state as states
@@ -38,7 +48,8 @@ from netdoctor.lab.system import LabError
 __all__ = ["FAULTS", "Fault", "Lab", "LabError", "NodeStatus", "load", "missing_requirements", "up"]
 
 MOST_NODES = 1000
-FAULTS: Mapping[str, Fault] = faults_.registry()
+_MODULES: tuple[Any, ...] = (fault_ssh, fault_links, fault_host, fault_software, fault_hardware)
+FAULTS: Mapping[str, Fault] = {fault.name: fault for module in _MODULES for fault in module.FAULTS}
 
 
 class Lab:

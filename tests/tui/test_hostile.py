@@ -183,7 +183,7 @@ def test_every_screen_draws_all_of_it_as_text(shape: str) -> None:
                 assert_plain(app.page)
         for text in TEXTS:
             app.say(text)
-            assert_plain(app.bar("status"))
+            assert_plain(app.bars["status"])
 
     drive(app, SHAPES[shape], look)
     assert app.crash is None
