@@ -85,7 +85,7 @@ class Facts(Mapping[str, Any], ABC):
 
     def packed(self, version: str, collected_at: str) -> Packed:
         """The facts for a file. version, taken: of lines that do not say it."""
-        return _packed(self.plain(), version, collected_at)
+        return _packed(self.for_json(), version, collected_at)
 
     def __getitem__(self, key: str) -> Any:
         return self.plain()[key]
@@ -140,9 +140,6 @@ class Live(Facts):
             "node": {g: {n: _wrapped(v) for n, v in nodes.items()} for g, nodes in facts.node.items()},
             "cluster": {g: _wrapped(v) for g, v in facts.cluster.items()},
         }
-
-    def packed(self, version: str, collected_at: str) -> Packed:
-        return _packed(self.for_json(), version, collected_at)
 
 
 def _wrapped(fact: Any) -> Any:

@@ -9,6 +9,7 @@ import secrets
 import select
 import stat
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from netdoctor.report import LAST, history
@@ -57,16 +58,21 @@ def _remember(report: Report, path: Path, data: bytes) -> None:
     name = history.name_of(report)
     if name is None:
         return
-    folder = own_folder(path.parent / history.FOLDER)
-    try:
+    with _closing(own_folder(path.parent / history.FOLDER)) as folder:
         try:
             # The same bytes under a second name: the next report replaces only the first.
             os.link(path, name, dst_dir_fd=folder, follow_symlinks=False)
         except OSError:  # a file system without such names, or this run's report once more
             _replace(folder, name, data)
         history.forget(folder)
+
+
+@contextlib.contextmanager
+def _closing(descriptor: int) -> Iterator[int]:
+    try:
+        yield descriptor
     finally:
-        os.close(folder)
+        os.close(descriptor)
 
 
 def keep(report: Report, folder: Path, name: str) -> None:
@@ -74,12 +80,9 @@ def keep(report: Report, folder: Path, name: str) -> None:
     os.close(own_folder(LAST.parent))
     for parent in reversed([folder, *folder.parents]):
         if LAST.parent in parent.parents:
-            descriptor = own_folder(parent)
-            try:
+            with _closing(own_folder(parent)) as descriptor:
                 if parent == folder:
                     _replace(descriptor, name, dumps(report))
-            finally:
-                os.close(descriptor)
 
 
 def is_ours(path: Path) -> bool:
@@ -97,22 +100,17 @@ def write_whole(path: Path, data: bytes) -> None:
     if ours:
         folder = own_folder(path.parent)
     elif path.exists() and not path.is_file() and not path.is_dir():
-        descriptor = open_stream(path)
-        try:
+        with _closing(open_stream(path)) as descriptor:
             pour(descriptor, data)
-        finally:
-            os.close(descriptor)
         return
     else:
         # Through links, as an ordinary write would go; renaming over the link would part it from its target.
         path = Path(os.path.realpath(path))
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with _closing(folder):
         if ours:
             _sweep(folder, path.name)
         _replace(folder, path.name, data)
-    finally:
-        os.close(folder)
 
 
 def write_into(folder: Path, name: str, data: bytes) -> None:
@@ -121,11 +119,8 @@ def write_into(folder: Path, name: str, data: bytes) -> None:
     A link of that name is replaced and not followed: in a folder that several may write to, somebody else
     knows the name beforehand.
     """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with _closing(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as descriptor:
         _replace(descriptor, name, data)
-    finally:
-        os.close(descriptor)
 
 
 def own_folder(path: Path) -> int:

@@ -6,7 +6,7 @@ refuses whatever is not in it, and of styles all but the one that is ours by its
 
 import base64
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -199,11 +199,15 @@ def _output(item: EvidenceRecord) -> str:
     return "\n".join([*lines, "(cut)"] if cut else lines)
 
 
-def _accepted(section: ET.Element, report: Report, index: Index) -> None:
-    if report.suppressed:
+def _list(section: ET.Element, lines: Sequence[str]) -> None:
+    if lines:
         items = add(section, "ul")
-        for line in summary.accepted(report)[:MOST_ROWS]:
+        for line in lines[:MOST_ROWS]:
             add(items, "li", line)
+
+
+def _accepted(section: ET.Element, report: Report, index: Index) -> None:
+    _list(section, summary.accepted(report))
 
 
 def _families(section: ET.Element, report: Report, index: Index) -> None:
@@ -289,21 +293,16 @@ def _fact(key: str, value: object) -> str:
 
 
 def _gaps(section: ET.Element, report: Report, index: Index) -> None:
-    for gap in report.verdict.gaps[:MOST_ROWS]:
-        items = section.find("ul") if section.find("ul") is not None else add(section, "ul")
+    lines = []
+    for gap in report.verdict.gaps:
         where = f" on {fmt.nodes_text(report, gap.nodes)}" if gap.nodes else ""
-        if items is not None:
-            add(items, "li", f"{fmt.plain(gap.what, 200)}{where}: {fmt.plain(gap.reason, 300)}")
+        lines.append(f"{fmt.plain(gap.what, 200)}{where}: {fmt.plain(gap.reason, 300)}")
+    _list(section, lines)
 
 
 def _notes(section: ET.Element, report: Report, index: Index) -> None:
-    healed = summary.healed(report)
-    if report.notes or healed:
-        items = add(section, "ul")
-        for line in healed[:MOST_ROWS]:
-            add(items, "li", f"healed: {line}")
-        for note in report.notes[:MOST_ROWS]:
-            add(items, "li", fmt.plain(note.text, 1_000))
+    healed = [f"healed: {line}" for line in summary.healed(report)]
+    _list(section, [*healed, *(fmt.plain(note.text, 1_000) for note in report.notes)])
 
 
 def _end(footer: ET.Element, report: Report) -> None:
