@@ -78,7 +78,11 @@ def first_groups(
         "env": {} if conf_file is None else {"conf_file": conf_file},
         "launch": {"launcher": job.launcher, "image": job.image},
         "limits": {"tmpdir": job.env.get("TMPDIR")},
-        "places": {"paths": list(job.paths), "env": _caches(job), "tmpdir": job.env.get("TMPDIR")},
+        "places": {
+            "paths": list(job.paths),
+            "env": {name: job.env[name] for name in CACHES if name in job.env},
+            "tmpdir": job.env.get("TMPDIR"),
+        },
         "nccl_answer": {"ask": profile.includes(Profile.LAUNCH), "env": dict(job.env)},
         "resolve": {"names": _job_names(job)},
         "port_holder": {"port": job.master_port},
@@ -104,10 +108,6 @@ def extras(job: Job) -> dict[str, list[str]]:
         if one.extras and not one.marker and not one.only_if_there:
             found[one.name] = sorted({*found.get(one.name, ()), *one.extras})
     return found
-
-
-def _caches(job: Job) -> dict[str, str]:
-    return {name: job.env[name] for name in CACHES if name in job.env}
 
 
 def _job_names(job: Job) -> list[str]:

@@ -228,9 +228,7 @@ def ordered(checks: Iterable[Check]) -> list[Check]:
     Raises CircleError when checks wait for each other.
     """
     by_id = {check.id: check for check in checks}
-    graph = {
-        check.id: sorted(a for a in check.after if a in by_id) for check in sorted(by_id.values(), key=_id)
-    }
+    graph = {name: sorted(a for a in by_id[name].after if a in by_id) for name in sorted(by_id)}
     try:
         return [by_id[check_id] for check_id in graphlib.TopologicalSorter(graph).static_order()]
     except graphlib.CycleError as error:
@@ -249,7 +247,3 @@ def collectors(groups: Collection[str]) -> dict[str, str]:
             folder = Path(str(sys.modules[cls.__module__].__file__)).parent
             texts[info.group] = (folder / info.collector).read_text("utf-8")
     return texts
-
-
-def _id(check: Check) -> str:
-    return check.id

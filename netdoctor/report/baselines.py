@@ -7,7 +7,7 @@ how much values scatter (`report.bands`), and what was known then is not new now
 import difflib
 import re
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -124,11 +124,6 @@ def marked(report: Report, name: str, known: Sequence[Report]) -> Report:
         name=name,
         runs=len(known),
         finished=known[0].run.finished,
-        healed=tuple(_healed(healed)),
+        healed=tuple(Healed(key=c.key, status=c.status, title=c.title, checks=c.checks) for c in healed),
     )
     return replace(report, causes=tuple(map(mark, report.causes)), baseline=against)
-
-
-def _healed(causes: Iterable[Cause]) -> Iterable[Healed]:
-    for c in causes:
-        yield Healed(key=c.key, status=c.status, title=c.title, checks=c.checks)

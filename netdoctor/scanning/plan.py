@@ -128,7 +128,7 @@ def prepare(
         judged=judged,
         job=job,
         transport=transport,
-        baseline=_baseline(request, nodes),
+        baseline=None if request.baseline is None else baseline.read(request.baseline, nodes),
         suppressions=own_settings.suppressions,
         expected=expectations,
         run=filed.run if filed else "",
@@ -231,8 +231,3 @@ def _contacted(
         return targets
     selected = set(judged)
     return tuple(t for t in targets if t.id in selected)
-
-
-def _baseline(request: ScanRequest, nodes: Sequence[str]) -> Baseline | None:
-    """The report of --baseline. Raises InputError."""
-    return None if request.baseline is None else baseline.read(request.baseline, nodes)

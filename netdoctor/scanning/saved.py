@@ -69,6 +69,8 @@ def judge_saved(report: Report, given: Mapping[str, Any], source: Path) -> Repor
             facts.cluster["baseline"] = rates
     outcome = judge_facts(facts, checks, judged, ended_by=report.run.ended_by)
     ids = [check.id for check in checks]
+    # The options that were typed now, as the command that verifies a fix says them again.
+    now = [word for name in OPTIONS if name in given for word in repeated(request, name)]
     context = context_of(
         request,
         targets,
@@ -86,7 +88,7 @@ def judge_saved(report: Report, given: Mapping[str, Any], source: Path) -> Repor
             *not_judged(report, known),
             *hardware_remarks(facts),
         ),
-        verify_prefix=("netdoctor", "scan", "--facts", str(source), *repeated_now(request, given)),
+        verify_prefix=("netdoctor", "scan", "--facts", str(source), *now),
         verify_all_nodes=False,
         interrupted_code=3,  # that scan was interrupted, this command was not: undecided
     )
@@ -95,11 +97,6 @@ def judge_saved(report: Report, given: Mapping[str, Any], source: Path) -> Repor
         path = given["baseline"]
         again_judged = baselines.marked(again_judged, path.name, baselines.runs(path))
     return disowned(again_judged, report.run.foreign) if report.run.foreign else again_judged
-
-
-def repeated_now(request: ScanRequest, given: Mapping[str, Any]) -> list[str]:
-    """The options that were typed now, as the command that verifies a fix says them again."""
-    return [word for name in OPTIONS if name in given for word in repeated(request, name)]
 
 
 def _say_of_job(facts: Store, report: Report, given: Mapping[str, Any], source: Path) -> None:
