@@ -391,7 +391,7 @@ def _deliver(
 ) -> None:
     """Save and print. What could not be written is told; the decision is that of what was measured.
 
-    made: gives what is shown, and what is saved, None for nothing.
+    reports: gives what is shown, and what is saved, None for nothing.
     """
     from netdoctor.report.output import RenderOptions, deliver
 

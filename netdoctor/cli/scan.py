@@ -159,7 +159,7 @@ def _deliver(
     save: Path | None,
     saved: "Report | None" = None,
 ) -> int:
-    """Save and print, and tell what could not be written. Returns the exit code. kept: as of deliver()."""
+    """Save and print, and tell what could not be written. Returns the exit code. saved: as of deliver()."""
     from netdoctor.report.output import RenderOptions, deliver
 
     options = RenderOptions(

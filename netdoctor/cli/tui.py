@@ -127,7 +127,7 @@ def show(
 ) -> "tuple[int, Report | None]":
     """Run the application on the scan `first`, or on the report in `path`: (exit code, report at the end).
 
-    said: fields of a ScanRequest that were given now. Of `args` only what the screens need is read.
+    fields: those of a ScanRequest that were given now. Of `args` only what the screens need is read.
     """
     if why := no_terminal():
         raise InputError(f"the TUI: {why}; netdoctor scan without --tui prints the report")

@@ -78,7 +78,7 @@ class OutOfTime(Exception):
 class Asker:
     """A transport for one experiment, until its time is over. lost: the nodes that were lost meanwhile.
 
-    scan_ends: on the clock of time.monotonic(). gone: nodes of the whole scan that stopped answering: who is
+    scan_ends: on the clock of time.monotonic(). dead: nodes of the whole scan that stopped answering: who is
     late with an answer, and silent when asked for a sign of life, is not waited for again. tell: is told of
     each question and of each answer.
     """

@@ -84,7 +84,7 @@ class Facts(Mapping[str, Any], ABC):
         return frozenset(self.store().node.get("node", {}))
 
     def packed(self, version: str, collected_at: str) -> Packed:
-        """The facts for a file. version, taken: of lines that do not say it."""
+        """The facts for a file. version, collected_at: of lines that do not say it."""
         return _packed(self.for_json(), version, collected_at)
 
     def __getitem__(self, key: str) -> Any:

@@ -107,7 +107,7 @@ def encode(
     session: Mapping[str, Any],
     facts: Mapping[str, Any],
 ) -> bytes:
-    """One line with its end. taken: as of factlines.now(). facts: an agent's answer by group."""
+    """One line with its end. collected_at: as of factlines.now(). facts: an agent's answer by group."""
     line = {
         "schema": SCHEMA,
         "node": node,

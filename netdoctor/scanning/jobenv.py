@@ -154,7 +154,7 @@ def job(
     """The Job fact. What tasks that wrote facts say (MASTER_ADDR, MASTER_PORT) wins over the calling
     environment, the env file over both, a flag over all.
 
-    asked: of the packages of the request. The launcher is torchrun where nothing else is said and variables
+    packages_asked: those of the request. The launcher is torchrun where nothing else is said and variables
     say how that is to run (PET_NNODES and the like).
 
     Raises InputError for an unusable env file, port or master address.

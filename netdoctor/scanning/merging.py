@@ -101,7 +101,7 @@ def into(report: Report, plan: Plan, outcome: Outcome, scanned: Report) -> tuple
     """(what is shown of a scan, what is saved): where it looked at a part of `report`, that with it inside.
 
     report: the saved one that the scan was asked for by. Where the part does not fit to the rest of it, it
-    stays as it is, and nothing is saved. shown: the scan's own report; it gets a note on where it went.
+    stays as it is, and nothing is saved. scanned: the scan's own report; it gets a note on where it went.
     """
     saved_to = plan.request.save
     ran, judged = {check.id for check in plan.checks}, set(outcome.judgement.nodes)

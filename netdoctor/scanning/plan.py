@@ -90,7 +90,7 @@ def prepare(
     """Read hosts, checks and the job's environment, and make the transport. Raises InputError.
 
     known: the checks there are, where they are loaded already. judged: node ids, instead of request.node.
-    job: instead of what the request says of it. made: told of the transport before anybody is waited for.
+    job: instead of what the request says of it. on_transport: gets the transport before any wait.
     """
     started = time.monotonic()
     known = known or registry.load(folders=request.checks_dir)
