@@ -59,7 +59,7 @@ class Options(TypedDict, total=False):
     via: str | None  # what has to reach the nodes for this check to apply, one of VIAS; None for any
     # Keys of what users may expect of nodes (``{"gpu.driver": str}``: str, int, float or bool), which the
     # check compares by `Expectations.for_values` or `differing`; a key belongs to one check. ``net.mtu.*`` is
-    # a key of things with names, compared by `named`.
+    # a key of things with names, compared by `unlike_expected_by_name`.
     expects: Mapping[str, type]
 
 

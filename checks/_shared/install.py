@@ -27,37 +27,33 @@ def install(
     called: str = "",
     source: str = "",
     options: str = "",
+    specifier: str = "",
 ) -> Fix:
     """pip, run by the job's interpreter; by ``python3`` where its path is unusual.
 
     package: a plain name. version: from a node, so left out unless it looks like one. called: package and
-    version in words. source: where it comes from, in words. options: more of pip's.
+    version in words. source: where it comes from, in words. options: more of pip's. specifier: plain, where
+    there is no version.
     """
-    requirement = f"{package}=={version}" if is_version(version) else package
-    return _by_pip(software, requirement, called, source, options)
+    requirement = f"{package}=={version}" if is_version(version) else f"{package}{specifier}"
+    python = software.executable if _PATH.fullmatch(software.executable) else "python3"
+    remark = ""
+    if software.externally_managed:
+        options = f" --break-system-packages{options}"
+        remark = "; that is the distribution's own, so a virtual environment for the job is the better place"
+    return run(
+        f"install {called or requirement} in the job's interpreter{source}{remark}",
+        f"{shlex.quote(python)} -m pip install{options} '{requirement}'",
+        effect="next launch",
+        risk="medium",
+    )
 
 
 def install_requested(software: SoftwareFacts, requested: Requested) -> tuple[Fix, ...]:
     """pip, for what the job asks for; nothing where that is no plain name and specifier."""
     if not (_NAME.fullmatch(requested.name) and _SPECIFIER.fullmatch(requested.specifier)):
         return ()
-    return (_by_pip(software, f"{requested.name}{requested.specifier}"),)
-
-
-def _by_pip(
-    software: SoftwareFacts, requirement: str, called: str = "", source: str = "", more: str = ""
-) -> Fix:
-    python = software.executable if _PATH.fullmatch(software.executable) else "python3"
-    remark = ""
-    if software.externally_managed:
-        more = f" --break-system-packages{more}"
-        remark = "; that is the distribution's own, so a virtual environment for the job is the better place"
-    return run(
-        f"install {called or requirement} in the job's interpreter{source}{remark}",
-        f"{shlex.quote(python)} -m pip install{more} '{requirement}'",
-        effect="next launch",
-        risk="medium",
-    )
+    return (install(software, requested.name, None, specifier=requested.specifier),)
 
 
 def install_torch(software: SoftwareFacts, version: str | None) -> Fix:

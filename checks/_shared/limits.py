@@ -17,28 +17,24 @@ MEMLOCK_LEAST_BYTES = 64 * MIB
 # (https://github.com/goodfire-ai/spd/pull/957). That is 32 a peer; with more communicators it is more.
 OF_A_PEER_NCCL = 64
 FOLDER = "/etc/security/limits.d"
+# Of limits.conf, where prlimit has bytes.
+_UNIT_BYTES = {"memlock": 1024}
 # The options of sh's ulimit for what limits.conf calls so.
 _ULIMIT = {"memlock": "-l", "nofile": "-n", "nproc": "-u"}
 SERVICE = "/etc/systemd/system/slurmd.service.d"
 
 
 def raise_limit(
-    host: HostFacts,
-    item: str,
-    value: str,
-    *,
-    unit: str,
-    flag: str,
-    in_script: str,
-    unit_bytes: int = 1,
-    session: Session | None = None,
+    host: HostFacts, item: str, value: str, in_script: str, session: Session | None, number: int | None = None
 ) -> list[Fix]:
     """Fixes that raise a limit of login sessions, or of a raylet where the session is one of Ray's.
 
-    item: limits.conf's name for it; value: a number in limits.conf's unit of `unit_bytes`, or ``unlimited``;
-    unit: what a systemd unit says; flag: the container engine's; own: how a job raises it by itself, empty
-    where the hard limit is in the way.
+    item: limits.conf's name for it; value: in limits.conf's unit, or ``unlimited``; in_script: how a job
+    raises it by itself, empty where the hard limit is in the way; number: what services and containers get,
+    no limit when left out.
     """
+    unit = f"Limit{item.upper()}={number or 'infinity'}"
+    flag = f"{item}={f'{number}:{number}' if number else '-1'}"
     itself = in_job("in the job script, where the hard limit allows it (logins stay as they are)", in_script)
     if host.container:
         larger = in_job(
@@ -46,7 +42,7 @@ def raise_limit(
             f"docker run --ulimit {flag} ...   # Kubernetes: the container runtime's own unit",
         )
         return [itself, larger] if in_script else [larger]
-    running = str(int(value) * unit_bytes) if value.isdecimal() else value
+    running = str(int(value) * _UNIT_BYTES.get(item, 1)) if value.isdecimal() else value
     if session is not None and session.transport == "ray":
         return _of_raylet(item, running, unit, f"ulimit {_ULIMIT[item]} {value}")
     # limits.conf(5): the wildcard does not reach root. A dash sets soft and hard. Only PAM reads it; without

@@ -17,31 +17,26 @@ Line = tuple[int, str]
 class Kind(StrEnum):
     """What a fault sits at."""
 
-    IN = "in"
-    OUT = "out"
-    NODE = "node"
-    PATH = "path"
-    SPLIT = "split"
-    ALL = "all"
+    IN = "in"  # nothing gets into the node
+    OUT = "out"  # nothing gets out of it
+    NODE = "node"  # both
+    PATH = "path"  # one directed pair
+    SPLIT = "split"  # two parts cannot reach each other
+    ALL = "all"  # no pair works
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """kind IN: nothing gets into `nodes[0]`; OUT: nothing gets out of it; NODE: both; PATH: one directed
-    pair; SPLIT: `nodes` (the smaller part; empty on a tie) and the rest cannot reach each other; ALL: no
-    pair works.
-
-    partial: only some of the node's pairs are bad. cells: bad pairs that it accounts for.
-    """
+    """Where something is broken, and the bad pairs that it accounts for."""
 
     kind: Kind
-    nodes: tuple[str, ...]
+    nodes: tuple[str, ...]  # of a path source and target, of a split the smaller part; empty on a tie
     cells: frozenset[Cell]
-    partial: bool = False
+    partial: bool = False  # only some of the node's pairs are bad
 
     @property
     def culprits(self) -> tuple[str, ...]:
-        """Whom it blames: nodes, the pair of a path, everybody at a split into equal halves."""
+        """Nodes that it blames, or the pair of a path; all nodes at a split into equal halves."""
         if self.kind is Kind.PATH:
             return (pair(*self.nodes),)
         return self.nodes or tuple(dict.fromkeys(node for cell in sorted(self.cells) for node in cell))
@@ -55,8 +50,8 @@ def left_out(
 ) -> Iterator[Finding]:
     """``unknown`` for nodes whose part did not run, and for those of `nodes` that are in no pair.
 
-    what: ``ports were not tested``. nothing: what to say of the cluster where no pair was measured and nobody
-    failed.
+    what: ``ports were not tested``. nothing: the summary for the cluster where no pair was measured and
+    nobody failed.
     """
     for node, reason in measured.failed_nodes.items():
         yield unknown(node, f"{what}: {reason}")

@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
 from netdoctor.checks._shared.majority import majority
 from netdoctor.checks._shared.text import listing, title_text
@@ -31,6 +31,44 @@ FEW = 8
 # No command: nothing says which side is right.
 _DECIDE = run("decide for one of them, and bring the other nodes to it", effect="next launch")
 
+T = TypeVar("T")
+Fixes = Fix | Sequence[Fix]
+
+
+@dataclass(frozen=True, slots=True)
+class Property(Generic[T]):
+    """One property that should be equal on all nodes: a row of a check's table."""
+
+    key: str  # under which it may be expected, ``host.kernel``; empty where it may not
+    noun: str
+    read: Callable[[T], object]  # of a node; None where it could not be read
+    source: str = ""  # the file, command or probe that shows it; empty for no evidence
+    kind: str = "file"  # of the evidence
+    fix: Fixes | Callable[[str], Fixes] = ()  # takes the value that is right
+    why: str = ""
+    status: Status = Status.WARN
+    peers: bool = True  # whether nodes are compared where nothing is expected
+
+    def values(self, nodes: Mapping[str, T]) -> dict[str, str | None]:
+        found = {node: self.read(one) for node, one in nodes.items()}
+        return {node: None if value is None else str(value) for node, value in found.items()}
+
+    def differing(
+        self, values: Mapping[str, str | None], cause: Cause, expect: Expectations | None, **more: Any
+    ) -> Iterator[Finding]:
+        """The findings of `differing` for these values. more: its other parameters."""
+
+        def fixes(_: str, right: str) -> Fixes:
+            return self.fix(right) if callable(self.fix) else self.fix
+
+        def evidence_of(node: str) -> Sequence[Evidence]:
+            return [evidence(self.source, values[node] or "", self.kind)] if self.source else ()
+
+        return differing(
+            values, more.pop("noun", self.noun), cause, key=self.key, expect=expect, status=self.status,
+            why=self.why, peers=self.peers, fixes=fixes, evidence_of=evidence_of, **more,
+        )  # fmt: skip
+
 
 def expected_of_lacking(value: str, having: Collection[str], nodes: Collection[str]) -> Expected:
     """What is expected of nodes that have none, in the words that fit how many of `nodes` have one."""
@@ -53,17 +91,17 @@ def differing(
     peers: bool = True,
     at_least: bool = False,
     evidence_of: Callable[[str], Evidence | Sequence[Evidence]] = lambda _: (),
-    fixes: Callable[[str, str], Fix | Sequence[Fix]] = lambda _, __: (),
+    fixes: Callable[[str, str], Fixes] = lambda _, __: (),
 ) -> Iterator[Finding]:
-    """A finding for each node whose value is not the majority's; on a tie, for every node. What the user has
-    typed for `key` takes the majority's place: then one node alone is judged, and what all nodes have.
+    """A finding for each node whose value is not the majority's; on a tie, for every node. What the user
+    expects of `key` takes the majority's place: then one node alone is judged, and what all nodes have.
 
     values: node id to value; a node without one is unknown, so leave out those that need none. noun:
-    ``torch``. cause: its title is for a tie, ``torch differs between {nodes}``; where most nodes agree, one
-    that names their value takes its place. key, item: as in `Expectations.for_values`. why: what follows,
-    put behind the summary. report_equal: whether nodes that are all alike get a line with the value. peers:
-    whether nodes are compared where nothing is expected. at_least: whether more than what is expected will
-    do. fixes(node, expected): how `node` gets the majority's value.
+    ``torch``. cause: its title is for a tie, ``torch differs between {nodes}``;
+    where most nodes agree, a title that names their value takes its place. key, item: as in
+    `Expectations.for_values`. why: what follows, put behind the summary. report_equal: whether nodes that are
+    all alike get a line with the value. peers: whether nodes are compared where nothing is expected.
+    at_least: whether more than what is expected will do. fixes(node, right): how `node` gets that value.
     """
     known = {node: value for node, value in values.items() if value}
     expectations = expect.for_values(key, values, item) if expect and key else {}
@@ -79,12 +117,11 @@ def differing(
             yield ok(node, f"{noun} {known[node]}, as {expectation.place} has it", observed=known[node])
     if not peers:
         return
-    if expectations:
-        known = {node: value for node, value in known.items() if node not in expectations}
-    spread = majority(known)
+    spread = majority({node: value for node, value in known.items() if node not in expectations})
     if spread.equal:
         for node, value in known.items() if report_equal else ():
-            yield ok(node, f"{noun} {value}", observed=value)
+            if node not in expectations:
+                yield ok(node, f"{noun} {value}", observed=value)
         return
     typical, others = spread.value, sorted(set(spread.minority.values()))
     if typical is None:
@@ -119,10 +156,12 @@ def unlike_expected_by_name(
     expect: Expectations | None,
     **more: Any,
 ) -> Iterator[Finding]:
-    """Hold what nodes have under names, such as the MTU of each interface, to what was typed of these
-    (`key`: ``net.mtu.*``). Nodes are not compared with each other; who lacks a name has not what was typed.
+    """Compare what nodes have under names, such as the MTU of each interface, with what is expected of these.
 
-    have: values by node and name, None where one could not be read. noun: ``MTU``. more: as of `differing`.
+    Nodes are not compared with each other. A node that lacks a name has not what is expected.
+
+    have: values by node and name, None where one could not be read. noun: ``MTU``. key:
+    ``net.mtu.*``. more: as of `differing`.
     """
     if expect is None:
         return
@@ -144,8 +183,9 @@ def unlike_expected(
     status: Status = Status.FAIL,
     **details: Any,
 ) -> Finding:
-    """The finding of a node that has another value than the user has typed. details: as of `Cause.say`."""
-    evidence = details.pop("seen", ())
+    """The finding of a node that has another value than the user expects. details: as of `Cause.say`."""
+    local = details.pop("seen", ())
+    origin = evidence(expectation.place, f"{expectation.name} = {expectation.text}", "file", at=CONTROL)
     title = "{nodes} {has} another " + title_text(
         f"{noun} than {expectation.place} expects ({expectation.text})"
     )
@@ -155,14 +195,6 @@ def unlike_expected(
         at=node,
         observed=value,
         expected=CONFIG(expectation.text),
-        seen=(
-            *((evidence,) if isinstance(evidence, Evidence) else evidence),
-            expectation_evidence(expectation),
-        ),
+        seen=(*((local,) if isinstance(local, Evidence) else local), origin),
         **details,
     )
-
-
-def expectation_evidence(expectation: Expectation) -> Evidence:
-    """Where something expected was typed."""
-    return evidence(expectation.place, f"{expectation.name} = {expectation.text}", "file", at=CONTROL)

@@ -63,8 +63,10 @@ def on_path(finding: Finding, path: Path | None) -> Finding:
 
 
 def about_path(finding: Finding, path: Path | None) -> Finding:
-    """The finding said of this path, under a cause that may be of several: what a node has in common on all
-    its paths is one cause, with the measures of the first."""
+    """The finding with its path named in the summary alone.
+
+    What a node has in common on all its paths is one cause, with the measures of the first.
+    """
     if path is None:
         return finding
     return replace(finding, summary=finding.summary + path_text((path,)), path=path.id, measures=None)
@@ -113,17 +115,17 @@ FAR_APART = 5
 
 @dataclass(frozen=True, slots=True)
 class SocketRow:
-    """An address that NCCL's socket transport advertises. mbit_s: 0 where the link does not say.
+    """An address that NCCL's socket transport advertises.
 
-    is_repeated, is_link_local: never of the one that NCCL's bootstrap takes, too; another check judges that.
-    is_older: taken by releases before RUNNING_SINCE only, and this one's is not known.
+    is_repeated and is_link_local are never said of the one that NCCL's bootstrap takes, too: another check
+    judges that.
     """
 
     row: AddressRow
-    mbit_s: int
+    mbit_s: int  # 0 where the link does not say
     is_repeated: bool
     is_link_local: bool
-    is_older: bool = False
+    is_older: bool = False  # taken by releases before RUNNING_SINCE only, and this one's is not known
 
     def __str__(self) -> str:
         return f"{self.row.ifname} {self.row.address}"

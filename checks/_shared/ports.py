@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from netdoctor.check import derived
 from netdoctor.checks._shared.matrix import Cell, Fault, Kind, decode_to, vertex_cover
@@ -18,34 +19,44 @@ RENDEZVOUS = "rendezvous"
 EPHEMERAL = "ephemeral"
 ALL_PORTS = "all"
 
+
+class Outcome(NamedTuple):
+    """What became of a connection: in the cause's key, its title (does, done) and its evidence."""
+
+    key: str
+    does: str
+    done: str
+    evidence: str
+
+
 # Worst first: silence costs a launch its longest timeouts. in_use and open both show that the way is open;
 # error is our own trouble and judges nobody.
-BAD = ("filtered", "rejected", "refused", "no_route")
+BAD = {
+    "filtered": Outcome("firewall", "drop{s}", "dropped", "no answer in {timeout_s:.1f} s (filtered)"),
+    "rejected": Outcome("firewall-reject", "reject{s}", "rejected", "rejected by a firewall on the way"),
+    "refused": Outcome("port-refused", "refuse{s}", "refused", "refused, though netdoctor listens there"),
+    "no_route": Outcome("unreachable", "drop{s}", "unroutable", "no route"),
+}
 OPEN = ("open", "in_use")
 ByCell = dict[Cell, list[PortProbe]]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PortCause:
-    """A fault of the matrix with its words. ports: ``all``, ``rendezvous`` or ``ephemeral``.
+    """A fault of the matrix with its words."""
 
-    numbers: the ports that failed. fabric: no rule set at either end of some failed pair explains it.
-    seen: two or three lines, what failed from where and what worked the other way. hint: without the fixes of
-    a node. nodes: the culprits, both ends of a path. paths: of the job, on which it is alike; None for the
-    main one.
-    """
-
-    hint: Cause
+    hint: Cause  # without the fixes of a node
     fault: Fault
-    outcome: str
-    ports: str
-    numbers: tuple[int, ...]
-    fabric: bool
-    evidence: tuple[Evidence, ...]
-    paths: tuple[Path | None, ...] = (None,)
+    outcome: str  # of most probes, a key of BAD
+    ports: str  # ``all``, ``rendezvous`` or ``ephemeral``
+    numbers: tuple[int, ...]  # the ports that failed
+    fabric: bool  # no rule set at either end of some failed pair explains it
+    evidence: tuple[Evidence, ...]  # what failed from where, and what worked the other way
+    paths: tuple[Path | None, ...] = (None,)  # of the job, on which it is alike; None for the main one
 
     @property
     def nodes(self) -> tuple[str, ...]:
+        """The culprits, both ends of a path."""
         return tuple(dict.fromkeys(node for culprit in self.hint.culprits for node in nodes_of(culprit)))
 
     @cached_property
@@ -60,18 +71,15 @@ class PortCause:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PortCauses:
-    """Why pairs fail. probes: by path (None: the main one) and pair, in the order of the matrix.
-
-    by_cell[id of the path, pair, purpose]: the first cause that accounts for it over that kind of port.
-    firewalls: the rule sets that were taken into account. master: where MASTER_ADDR points, where that is
-    known.
-    """
+    """Why pairs fail."""
 
     causes: tuple[PortCause, ...]
+    # By id of the path, pair and purpose, the first cause that accounts for it over that kind of port.
     by_cell: Mapping[tuple[str, Cell, str], PortCause]
+    # By path (None: the main one) and pair, in the order of the matrix.
     probes: Sequence[tuple[Path | None, Mapping[Cell, Sequence[PortProbe]]]]
-    firewalls: Mapping[str, FirewallFacts]
-    master: str | None = None
+    firewalls: Mapping[str, FirewallFacts]  # the rule sets that were taken into account
+    master: str | None = None  # where MASTER_ADDR points, where that is known
 
     def cause_of(self, path: Path | None, cell: Cell, *purposes: str) -> PortCause | None:
         """The cause for this pair on this path, over the first of these kinds of port that has one."""
@@ -265,12 +273,6 @@ def _peers(fault: Fault) -> str:
     )
 
 
-_KEYS = {
-    "filtered": "firewall",
-    "rejected": "firewall-reject",
-    "refused": "port-refused",
-    "no_route": "unreachable",
-}
 _SUFFIXES = {
     Kind.IN: "inbound",
     Kind.OUT: "outbound",
@@ -279,8 +281,6 @@ _SUFFIXES = {
     Kind.SPLIT: "split",
     Kind.ALL: "everywhere",
 }
-_DOES = {"filtered": "drop{s}", "rejected": "reject{s}", "refused": "refuse{s}", "no_route": "drop{s}"}
-_DONE = {"filtered": "dropped", "rejected": "rejected", "refused": "refused", "no_route": "unroutable"}
 _PORTS = {
     ALL_PORTS: "",
     RENDEZVOUS: " to the rendezvous port",
@@ -318,16 +318,16 @@ class _Words:
             if probe.outcome in BAD and ports in (ALL_PORTS, probe.purpose)
         ]
         counts = Counter(probe.outcome for probe in probes)
-        outcome = max(BAD, key=lambda name: (counts[name], -BAD.index(name)))
+        outcome = max(BAD, key=counts.__getitem__)
         # Ends of failed pairs that no rule set explains: at neither end is one, and both were read.
         unexplained = [cell for cell in fault.cells if self.clean.issuperset(cell) and outcome != "no_route"]
         fabric = {end for cell in unexplained for end in cell}
         confidence = Confidence.LIKELY if fault.partial else Confidence.CERTAIN
         if _has_two_ends(fault):
             confidence = Confidence.LIKELY if fabric else Confidence.SUSPECTED
-        key = f"{_KEYS[outcome].replace('firewall', 'fabric') if fabric else _KEYS[outcome]}-stateless"
+        key = BAD[outcome].key.replace("firewall", "fabric") if fabric else BAD[outcome].key
         cause = Cause(
-            key if stateless else _key(fault, outcome, ports, bool(fabric)),
+            f"{key}-{'stateless' if stateless else _suffix(fault, outcome, ports)}",
             _STATELESS if stateless else _title(fault, outcome, ports, bool(fabric)),
             confidence=confidence,
             verify=("net.ports",),
@@ -351,13 +351,11 @@ class _Words:
         sources, targets = (self._in_order({getattr(p, end) for p in probes}) for end in ("src", "dst"))
         way = f"between {sources}" if sources == targets else f"from {sources} to {targets}"
         numbers = listing(str(n) for n in sorted({probe.port for probe in probes}))
-        meaning = {
-            "filtered": f"no answer in {self.timeout_s:.1f} s (filtered)",
-            "rejected": "rejected by a firewall on the way",
-            "refused": "refused, though netdoctor listens there",
-            "no_route": "no route",
-        }
-        yield seen(f"TCP {numbers} {way}{path_text((self.path,))}", meaning[outcome], at=src)
+        yield seen(
+            f"TCP {numbers} {way}{path_text((self.path,))}",
+            BAD[outcome].evidence.format(timeout_s=self.timeout_s),
+            at=src,
+        )
         tried = {probe.purpose for probe in probes}
         back = (p for a, b in fault.cells for p in self.by_cell.get((b, a), ()) if p.purpose in tried)
         if fault.kind in (Kind.IN, Kind.OUT, Kind.PATH) and any(probe.outcome in OPEN for probe in back):
@@ -382,16 +380,16 @@ def _only_rendezvous(fault: Fault, outcome: str, ports: str) -> bool:
     return ports == EPHEMERAL and outcome != "no_route" and fault.kind in (Kind.IN, Kind.ALL)
 
 
-def _key(fault: Fault, outcome: str, ports: str, fabric: bool) -> str:
-    key = _KEYS[outcome].replace("firewall", "fabric") if fabric else _KEYS[outcome]
+def _suffix(fault: Fault, outcome: str, ports: str) -> str:
+    """The end of the cause's key."""
     if _only_rendezvous(fault, outcome, ports):
-        return f"{key}-ephemeral"
-    where = "" if ports == ALL_PORTS else f"-{ports}"
-    return f"{key}{where}-{_SUFFIXES[fault.kind]}"
+        return "ephemeral"
+    return _SUFFIXES[fault.kind] if ports == ALL_PORTS else f"{ports}-{_SUFFIXES[fault.kind]}"
 
 
 def _title(fault: Fault, outcome: str, ports: str, fabric: bool) -> str:
-    does, done, where, peers = _DOES[outcome], _DONE[outcome], _PORTS[ports], _peers(fault)
+    _, does, done, _ = BAD[outcome]
+    where, peers = _PORTS[ports], _peers(fault)
     if _only_rendezvous(fault, outcome, ports):
         if fabric:
             return "Only the rendezvous port gets through to {nodes}; NCCL and gloo use others"

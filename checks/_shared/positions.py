@@ -4,12 +4,12 @@ import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from netdoctor.checks._shared.parity import unlike_expected_by_name
-from netdoctor.checks._shared.text import size, slug, title_text
+from netdoctor.checks._shared.text import quoted, size, slug, title_text
 from netdoctor.facts.expected import ABSENT as MISSING
 from netdoctor.facts.expected import Expectations
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.places import HUNG, UNTRIED, Place, PlaceFacts
-from netdoctor.model import Cause, Finding, Status
+from netdoctor.model import Cause, Finding, Fix, Status, look
 
 # What the kernel says of a mount whose server, or whose user-space half, is gone.
 MOUNT_ERRORS = {
@@ -75,7 +75,7 @@ def unreported(facts: PlaceFacts, paths: Sequence[str]) -> list[str]:
 
 
 def unexpected_mounts(nodes: Mapping[str, PlaceFacts], expect: Expectations | None) -> Iterator[Finding]:
-    """Hold what is mounted to what was typed, by mount point or path."""
+    """Compare what is mounted with what is expected, by mount point or path."""
     if expect is None:
         return
     expected = expect.names(MOUNT)
@@ -138,3 +138,13 @@ def served_by(location: Place, names: Collection[str]) -> bool:
 
 def free_space(location: Place) -> str:
     return f"{size(location.free_bytes)} free of {size(location.total_bytes)}"
+
+
+def clean_up(path: str) -> Fix:
+    """See what fills a file system."""
+    where = quoted(path)
+    return look(
+        "see what fills it, and remove what nobody uses",
+        f"df -h {where}; du -xah {where} 2>/dev/null | sort -h | tail -n 15",
+        root=True,
+    )

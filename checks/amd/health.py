@@ -1,10 +1,11 @@
 """Errors, limits and links of AMD's GPUs, as their driver tells them to everybody."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from netdoctor.check import check
+from netdoctor.checks._shared.majority import of_most
 from netdoctor.checks._shared.text import listing
 from netdoctor.facts.accelerators import AcceleratorFacts, AmdGpu
 from netdoctor.model import DERIVED, LIKELY, PEERS, Action, Cause, Finding, look, ok, seen, skip, unknown
@@ -28,15 +29,15 @@ AT_WORK_PERCENT = 20
 # With so many boards nobody can be called the odd one out.
 LEAST_PEERS = 2
 
-Place = tuple[str, str]  # node and PCI address
-Said = tuple[str, str]  # what was found, what it should be
+Board = tuple[str, str]  # node and PCI address
+Outcome = tuple[str, str]  # what was found, what it should be
 
 
-class Own(NamedTuple):
+class Rule(NamedTuple):
     """What one board alone shows: the cause, how it is found, where it is read, the command that shows it."""
 
     cause: Cause
-    find: Callable[[AmdGpu], Said | None]
+    find: Callable[[AmdGpu], Outcome | None]
     where: str
     shell: str
 
@@ -51,49 +52,49 @@ class Shared(NamedTuple):
     shell: str
 
 
-def _errors(board: AmdGpu) -> Said | None:
+def _errors(board: AmdGpu) -> Outcome | None:
     parts = listing(f"{count} in {part}" for part, count in board.uncorrected.items())
     return (f"uncorrected errors since the driver was loaded: {parts}", "none") if parts else None
 
 
-def _pages(kind: str, words: str) -> Callable[[AmdGpu], Said | None]:
-    def find(board: AmdGpu) -> Said | None:
+def _pages(kind: str, words: str) -> Callable[[AmdGpu], Outcome | None]:
+    def find(board: AmdGpu) -> Outcome | None:
         count = board.bad_pages.get(kind, 0)
         return (f"{count} bad page{'s' if count > 1 else ''} of memory {words}", "none") if count else None
 
     return find
 
 
-def _hot(board: AmdGpu) -> Said | None:
+def _hot(board: AmdGpu) -> Outcome | None:
     hot = [one for one in board.sensors if one.temperature_c >= one.critical_c]
     parts = listing(f"{one.name} at {one.temperature_c:g} C" for one in hot)
     return (parts, f"below {hot[0].critical_c:g} C, this GPU's own limit") if hot else None
 
 
-def _capped(board: AmdGpu) -> Said | None:
+def _capped(board: AmdGpu) -> Outcome | None:
     cap, default = board.power_cap_w or 0, board.power_default_w or 0
     return (f"limited to {cap:g} W", f"{default:g} W, its default") if 0 < cap < default else None
 
 
-def _level(board: AmdGpu) -> Said | None:
+def _level(board: AmdGpu) -> Outcome | None:
     return (f"performance level {board.level}", "auto") if board.level in LOW_LEVELS else None
 
 
-def _slow_link(board: AmdGpu) -> Said | None:
+def _slow_link(board: AmdGpu) -> Outcome | None:
     now, most = board.link_gt_s or 0, board.link_most_gt_s or 0
     if (board.busy_percent or 0) < AT_WORK_PERCENT or not 0 < now < most:
         return None
     return f"at work on {now:g} GT/s", f"{most:g} GT/s, which it can do"
 
 
-OWN = (
-    Own(ERRORS, _errors, "ras", "amd-smi metric --ecc --ecc-blocks"),
-    Own(WORN, _pages("F", "cannot be taken out of use"), "ras/gpu_vram_bad_pages", "amd-smi bad-pages"),
-    Own(PENDING, _pages("P", "wait for a reset"), "ras/gpu_vram_bad_pages", "amd-smi bad-pages"),
-    Own(HOT, _hot, "hwmon", "amd-smi metric --temperature --fan"),
-    Own(CAPPED, _capped, "hwmon", "amd-smi static --limit"),
-    Own(SLOWED, _level, "power_dpm_force_performance_level", "amd-smi metric --perf-level --clock"),
-    Own(NARROW, _slow_link, "current_link_speed", "amd-smi metric --pcie"),
+RULES = (
+    Rule(ERRORS, _errors, "ras", "amd-smi metric --ecc --ecc-blocks"),
+    Rule(WORN, _pages("F", "cannot be taken out of use"), "ras/gpu_vram_bad_pages", "amd-smi bad-pages"),
+    Rule(PENDING, _pages("P", "wait for a reset"), "ras/gpu_vram_bad_pages", "amd-smi bad-pages"),
+    Rule(HOT, _hot, "hwmon", "amd-smi metric --temperature --fan"),
+    Rule(CAPPED, _capped, "hwmon", "amd-smi static --limit"),
+    Rule(SLOWED, _level, "power_dpm_force_performance_level", "amd-smi metric --perf-level --clock"),
+    Rule(NARROW, _slow_link, "current_link_speed", "amd-smi metric --pcie"),
 )
 SHARED = (
     Shared(SLOWED, lambda one: one.clock_most_mhz, "MHz at most", "pp_dpm_sclk", "amd-smi metric --clock"),
@@ -115,40 +116,38 @@ TELLS: tuple[tuple[str, Callable[[AmdGpu], object]], ...] = (
 )
 
 
-def alone(node: str, board: AmdGpu) -> Iterator[Finding]:
+def _by_itself(node: str, board: AmdGpu) -> Iterator[Finding]:
     """What a board's own limits say of it."""
-    for rule in OWN:
-        if said := rule.find(board):
-            found, wanted = said
+    for rule in RULES:
+        if outcome := rule.find(board):
+            found, expected = outcome
             yield rule.cause.warn(
                 f"AMD GPU {board.address}: {found}",
                 at=node,
                 observed=found,
-                expected=DERIVED(wanted),
+                expected=DERIVED(expected),
                 seen=seen(f"{rule.where} of {board.address} in sysfs", found, "file"),
                 fixes=look("see what it says", rule.shell),
             )
 
 
-def among(boards: Mapping[Place, AmdGpu]) -> Iterator[Finding]:
+def _below_peers(boards: Mapping[Board, AmdGpu]) -> Iterator[Finding]:
     """Boards that have less of something than most of their kind; what they alone do not tell."""
     for rule in SHARED:
-        values = {place: value for place, one in boards.items() if (value := rule.value(one)) is not None}
-        usual, count = Counter(values.values()).most_common(1)[0] if values else (0, 0)
-        if len(values) <= LEAST_PEERS or 2 * count <= len(values):
-            continue
+        values = {key: value for key, one in boards.items() if (value := rule.value(one)) is not None}
+        typical = of_most(values.values()) if len(values) > LEAST_PEERS else None
         for (node, address), value in values.items():
-            if value < usual:
+            if typical is not None and value < typical:
                 yield rule.cause.warn(
-                    f"AMD GPU {address} has {value} {rule.words}, most have {usual}",
+                    f"AMD GPU {address} has {value} {rule.words}, most have {typical}",
                     at=node,
                     observed=f"{value} {rule.words}",
-                    expected=PEERS(f"{usual} {rule.words}"),
+                    expected=PEERS(f"{typical} {rule.words}"),
                     seen=seen(f"{rule.where} of {address}", str(value), "file"),
                     fixes=look("compare the GPUs", rule.shell),
                 )
     for words, read in TELLS:
-        mute = [place for place, one in boards.items() if read(one) is None]
+        mute = [key for key, one in boards.items() if read(one) is None]
         silent: dict[str, list[str]] = {}
         for node, address in mute if 2 * len(mute) < len(boards) else ():
             silent.setdefault(node, []).append(address)
@@ -177,23 +176,23 @@ def amd_health(nodes: Mapping[str, AcceleratorFacts]) -> Iterator[Finding]:
     Fix:
         Take limits back (amd-smi reset), reset or restart what has met errors, replace what meets them again.
     """
-    kinds: dict[str, dict[Place, AmdGpu]] = defaultdict(dict)
+    kinds: dict[str, dict[Board, AmdGpu]] = defaultdict(dict)
     for node, facts in nodes.items():
         driven = [one for one in facts.amd if one.driver == "amdgpu" and not one.asleep]
         for board in driven:
             kinds[board.device_id][node, board.address] = board
-            yield from alone(node, board)
+            yield from _by_itself(node, board)
         if not driven:
             yield skip(f"no AMD GPU {'at work' if facts.amd else 'on this node'}", node)
         elif not any(one.ras_blocks or one.sensors for one in driven):
             yield skip("the driver tells no errors and no temperatures, as in a virtual machine", node)
-        elif told := [f"{one.address}: {words}" for one in driven if (words := _told(one))]:
-            yield ok(node, f"not judged: {listing(told, 8)}")
+        elif notes := [f"{one.address}: {words}" for one in driven if (words := _unjudged(one))]:
+            yield ok(node, f"not judged: {listing(notes, 8)}")
     for boards in kinds.values():
-        yield from among(boards)
+        yield from _below_peers(boards)
 
 
-def _told(board: AmdGpu) -> str:
+def _unjudged(board: AmdGpu) -> str:
     corrected, retired = sum(board.corrected.values()), board.bad_pages.get("R")
     parts = (
         f"{corrected} corrected errors" if corrected else "",

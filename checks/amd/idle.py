@@ -47,8 +47,8 @@ def amd_idle(found: AcceleratorFacts) -> Iterator[Finding]:
             fixes=end_processes(busy),
         )
         return
-    held = {one.address: one.vram_used_bytes or 0 for one in found.amd}
-    if full := [f"{used // MIB} MiB of {bus}" for bus, used in held.items() if used > FOREIGN_BYTES]:
+    used_by_board = {one.address: one.vram_used_bytes or 0 for one in found.amd}
+    if full := [f"{used // MIB} MiB of {bus}" for bus, used in used_by_board.items() if used > FOREIGN_BYTES]:
         yield BUSY.warn(
             f"{listing(full, 4)} are in use by processes that cannot be seen",
             observed=listing(full, 4),

@@ -1,23 +1,35 @@
 """AMD's GPUs and their software, compared across the cluster."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
 
 from netdoctor.check import check
-from netdoctor.checks._shared.parity import differing
+from netdoctor.checks._shared.parity import Property
 from netdoctor.checks._shared.text import listing
 from netdoctor.facts.accelerators import AcceleratorFacts
 from netdoctor.facts.expected import Expectations
-from netdoctor.model import Cause, Finding, Status, seen, skip
+from netdoctor.model import Cause, Finding, skip
 
-# What is compared: its word, the key under which it may be expected, how it is read. What no node tells is no
-# difference.
-PROPERTIES = (
-    ("AMD GPUs", "amd.gpus", lambda one: _counted(one.kfd or [b.device_id for b in one.amd])),
-    ("VBIOS of AMD GPUs", "amd.vbios", lambda one: _each([board.vbios for board in one.amd])),
-    ("partitioning", "amd.partition", lambda one: _each([board.partition for board in one.amd])),
-    ("amdgpu", "amd.driver", lambda one: one.amdgpu),
-    ("ROCm", "amd.rocm", lambda one: one.rocm),
-    ("RCCL", "amd.rccl", lambda one: one.rccl),
+
+def _kinds(found: AcceleratorFacts) -> str:
+    kinds = list(found.kfd or [board.device_id for board in found.amd])
+    return listing([f"{kinds.count(kind)} x {kind}" for kind in sorted(set(kinds))])
+
+
+def _of_boards(attribute: str) -> Callable[[AcceleratorFacts], str]:
+    return lambda found: listing(sorted({getattr(board, attribute) for board in found.amd} - {""}))
+
+
+PROPERTIES: tuple[Property[AcceleratorFacts], ...] = tuple(
+    Property(key, noun, read, f"{noun}, sysfs and files")
+    for key, noun, read in (
+        ("amd.gpus", "AMD GPUs", _kinds),
+        ("amd.vbios", "VBIOS of AMD GPUs", _of_boards("vbios")),
+        ("amd.partition", "partitioning", _of_boards("partition")),
+        ("amd.driver", "amdgpu", attrgetter("amdgpu")),
+        ("amd.rocm", "ROCm", attrgetter("rocm")),
+        ("amd.rccl", "RCCL", attrgetter("rccl")),
+    )
 )
 
 
@@ -25,7 +37,7 @@ PROPERTIES = (
     after=["ssh.login", "amd.visible"],
     required=False,
     source="https://rocm.docs.amd.com/en/latest/compatibility/compatibility-matrix.html",
-    expects={key: str for _, key, _ in PROPERTIES},
+    expects={row.key: str for row in PROPERTIES},
 )
 def amd_parity(
     nodes: Mapping[str, AcceleratorFacts], expect: Expectations | None = None
@@ -48,26 +60,9 @@ def amd_parity(
     if not having:
         yield skip("no AMD GPU on any node")
         return
-    for word, key, read in PROPERTIES:
-        told = {node: value for node, facts in having.items() if (value := read(facts))}
-        verb = "differ" if word[-1] == "s" else "differs"
-        yield from differing(
-            told,
-            word,
-            Cause(key.replace(".", "-"), f"{word} {verb} between {{nodes}}"),
-            key=key,
-            expect=expect,
-            status=Status.WARN,
-            report_equal=len(told) == len(having),
-            evidence_of=lambda node, told=told, word=word: seen(
-                f"{word}, sysfs and files", told[node], "file"
-            ),  # type: ignore[misc]
-        )
-
-
-def _counted(kinds: list[str] | tuple[str, ...]) -> str:
-    return listing([f"{kinds.count(kind)} x {kind}" for kind in sorted(set(kinds))])
-
-
-def _each(values: list[str]) -> str | None:
-    return listing(sorted(set(values) - {""})) or None
+    for row in PROPERTIES:
+        # What a node does not have is no difference.
+        values = {node: value for node, value in row.values(having).items() if value}
+        verb = "differ" if row.noun.endswith("s") else "differs"
+        cause = Cause(row.key.replace(".", "-"), f"{row.noun} {verb} between {{nodes}}")
+        yield from row.differing(values, cause, expect, report_equal=len(values) == len(having))

@@ -57,11 +57,11 @@ def amd_visible(found: AcceleratorFacts, host: HostFacts | None) -> Iterator[Fin
     fixes: Fix | list[Fix]
     if others:
         cause, fixes, observed = NO_DRIVER, [LOAD, LOG], f"{len(others)} without amdgpu"
-        held = listing(sorted({board.driver or "no driver" for board in others}))
-        said = f"{len(others)} of {boards} AMD GPUs are bound to {held}"
+        drivers_bound = listing(sorted({board.driver or "no driver" for board in others}))
+        summary = f"{len(others)} of {boards} AMD GPUs are bound to {drivers_bound}"
     elif inside and found.may_compute is None:
         cause, fixes, observed = NOT_GIVEN, CONTAINER, "no /dev/kfd"
-        said = f"the machine has {boards} AMD GPUs, and this container was given none"
+        summary = f"the machine has {boards} AMD GPUs, and this container was given none"
     elif found.kfd_hidden and len(found.kfd) < boards:
         yield skip(
             f"{boards - len(found.kfd)} of {boards} AMD GPUs are kept from this login by a device cgroup; "
@@ -71,11 +71,11 @@ def amd_visible(found: AcceleratorFacts, host: HostFacts | None) -> Iterator[Fin
         return
     elif len(found.kfd) < boards:
         cause, fixes, observed = FEWER, LOG, f"{len(found.kfd)} GPUs"
-        said = f"{boards} AMD GPUs on the PCI bus, {len(found.kfd)} that can compute"
+        summary = f"{boards} AMD GPUs on the PCI bus, {len(found.kfd)} that can compute"
     elif not found.may_compute:
         cause, fixes, observed = FORBIDDEN, LET_IN, "/dev/kfd may not be opened"
-        said = "the login user may not open /dev/kfd"
+        summary = "the login user may not open /dev/kfd"
     else:
         return
     say = cause.warn if cause is NOT_GIVEN else cause.fail
-    yield say(said, observed=observed, expected=DERIVED(f"{boards} GPUs"), seen=evidence, fixes=fixes)
+    yield say(summary, observed=observed, expected=DERIVED(f"{boards} GPUs"), seen=evidence, fixes=fixes)

@@ -84,8 +84,8 @@ def _suspects(low: Mapping[Pair, float], shares: Mapping[Pair, float]) -> tuple[
     """Nodes whose every pair fell, with two partners or more; else the pairs."""
     nodes: list[str] = []
     for node in dict.fromkeys(n for p in low for n in p):
-        mine = [p for p in shares if node in p]
-        if all(p in low for p in mine) and len({n for p in mine for n in p}) > 2:
+        tried = [p for p in shares if node in p]
+        if all(p in low for p in tried) and len({n for p in tried for n in p}) > 2:
             nodes.append(node)
     rest = [pair(src, dst) for src, dst in low if src not in nodes and dst not in nodes]
     return (*nodes, *rest)

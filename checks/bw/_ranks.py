@@ -1,93 +1,89 @@
 """What ranks of a torch experiment could not do, as findings: who died, froze or never arrived."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from netdoctor.checks._shared.text import listing
 from netdoctor.facts.bandwidth import NO_GPU, AllReduce, PairRates, RankFault, RankTrouble, Session
 from netdoctor.facts.paths import Path, Paths
-from netdoctor.model import CERTAIN, CLUSTER, LIKELY, SUSPECTED, Cause, Finding, Fix, run, seen, skip, unknown
+from netdoctor.model import (
+    CERTAIN,
+    CLUSTER,
+    LIKELY,
+    SUSPECTED,
+    Cause,
+    Confidence,
+    Finding,
+    Fix,
+    run,
+    seen,
+    skip,
+    unknown,
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
-    """A way in which a rank fails. why: what keeps the others from being measured, before the node's name."""
+class Way(NamedTuple):
+    """A way in which a rank fails."""
 
     cause: Cause
-    why: str = "trouble on"
+    why: str = "trouble on"  # what keeps the others from being measured, before the node's name
     fixes: tuple[Fix, ...] = ()
 
 
+def _way(key: str, title: str, why: str = "trouble on", *fixes: Fix, sure: Confidence = CERTAIN) -> Way:
+    return Way(Cause(key, title, sure), why, fixes)
+
+
 WAYS: dict[str, Way] = {
-    RankFault.IMPORT: Way(
-        Cause("rank-import", "torch cannot be imported on {nodes}"),
-        "torch cannot be imported on",
-        (
-            run(
-                "run the import by hand in the job's interpreter",
-                "python3 -c 'import torch, torch.distributed; print(torch.__version__)'",
-            ),
+    RankFault.IMPORT: _way(
+        "rank-import", "torch cannot be imported on {nodes}", "torch cannot be imported on",
+        run(
+            "run the import by hand in the job's interpreter",
+            "python3 -c 'import torch, torch.distributed; print(torch.__version__)'",
         ),
     ),
-    RankFault.DEVICE: Way(
-        Cause("rank-device", "torch cannot use the GPU on {nodes}"),
-        "no usable GPU on",
-        (
-            run(
-                "read what the driver says of the GPU",
-                *("nvidia-smi", "dmesg | grep -E 'NVRM|Xid'"),
-                root=True,
-            ),
+    RankFault.DEVICE: _way(
+        "rank-device", "torch cannot use the GPU on {nodes}", "no usable GPU on",
+        run(
+            "read what the driver says of the GPU", "nvidia-smi", "dmesg | grep -E 'NVRM|Xid'", root=True
         ),
     ),
-    RankFault.KILLED: Way(
-        Cause("rank-killed", "a rank on {nodes} was killed in the middle of the experiment"),
-        "a rank was killed on",
-        (
-            run(
-                "see whether the kernel killed it for memory, or somebody did",
-                "journalctl -k --since '-10 min' | grep -iE 'out of memory|oom|killed process'",
-                root=True,
-            ),
+    RankFault.KILLED: _way(
+        "rank-killed", "a rank on {nodes} was killed in the middle of the experiment", "a rank was killed on",
+        run(
+            "see whether the kernel killed it for memory, or somebody did",
+            "journalctl -k --since '-10 min' | grep -iE 'out of memory|oom|killed process'", root=True,
         ),
     ),
-    RankFault.FILES: Way(
-        Cause("rank-files", "a rank on {nodes} has no file descriptor left for another connection"),
+    RankFault.FILES: _way(
+        "rank-files", "a rank on {nodes} has no file descriptor left for another connection",
         "no descriptor was left on",
-        (
-            run(
-                "see who holds connections to the rendezvous, and keep strangers off; or raise the limit",
-                "ss -tnH state established | awk '{print $3}' | sort | uniq -c | sort -n | tail; ulimit -n",
-            ),
+        run(
+            "see who holds connections to the rendezvous, and keep strangers off; or raise the limit",
+            "ss -tnH state established | awk '{print $3}' | sort | uniq -c | sort -n | tail; ulimit -n",
         ),
     ),
-    RankFault.EXITED: Way(
-        Cause("rank-exited", "a rank on {nodes} ended by itself in the middle of the experiment"),
-        "a rank ended on",
+    RankFault.EXITED: _way(
+        "rank-exited", "a rank on {nodes} ended by itself in the middle of the experiment", "a rank ended on"
     ),
-    RankFault.FROZEN: Way(
-        Cause("rank-frozen", "a rank on {nodes} froze in the middle of the experiment"),
-        "a rank froze on",
-        (
-            run(
-                "see what is stopped or waits for a device there",
-                "ps -eo pid,stat,wchan:32,etime,comm | awk '$2 ~ /^[DT]/'",
-            ),
+    RankFault.FROZEN: _way(
+        "rank-frozen", "a rank on {nodes} froze in the middle of the experiment", "a rank froze on",
+        run(
+            "see what is stopped or waits for a device there",
+            "ps -eo pid,stat,wchan:32,etime,comm | awk '$2 ~ /^[DT]/'",
         ),
     ),
-    RankFault.SILENT: Way(
-        Cause("rank-silent", "netdoctor lost {nodes} in the middle of an experiment"), "lost"
+    RankFault.SILENT: _way("rank-silent", "netdoctor lost {nodes} in the middle of an experiment", "lost"),
+    RankFault.STORE: _way("rank-store", "{nodes} cannot reach the rendezvous of a torch job", sure=LIKELY),
+    RankFault.CONNECT: _way(
+        "rank-connect", "{nodes} cannot connect to the other ranks of a torch job", sure=LIKELY
     ),
-    RankFault.STORE: Way(Cause("rank-store", "{nodes} cannot reach the rendezvous of a torch job", LIKELY)),
-    RankFault.CONNECT: Way(
-        Cause("rank-connect", "{nodes} cannot connect to the other ranks of a torch job", LIKELY)
+    RankFault.STUCK: _way(
+        "rank-stuck", "a torch job did not get done in the time that netdoctor gives it",
+        "no more time; furthest behind", sure=SUSPECTED,
     ),
-    RankFault.STUCK: Way(
-        Cause("rank-stuck", "a torch job did not get done in the time that netdoctor gives it", SUSPECTED),
-        "no more time; furthest behind",
-    ),
-}
-ERROR = Way(Cause("rank-error", "torch.distributed fails on {nodes}", SUSPECTED))
+}  # fmt: skip
+ERROR = _way("rank-error", "torch.distributed fails on {nodes}", sure=SUSPECTED)
 
 STAGES = {
     "start": "starting",
@@ -101,7 +97,7 @@ STAGES = {
 }
 
 
-def trouble(session: Session, nodes: Mapping[str, object]) -> Iterator[Finding]:
+def rank_failures(session: Session, nodes: Mapping[str, object]) -> Iterator[Finding]:
     """A finding for each node at the root of what went wrong; the others were not measured, and say why."""
     roots: dict[str, RankTrouble] = {}
     for one in session.trouble:
@@ -114,7 +110,7 @@ def trouble(session: Session, nodes: Mapping[str, object]) -> Iterator[Finding]:
         way = WAYS.get(one.what, ERROR)
         doubtful = shared and way.cause.confidence is not CERTAIN
         cause = way.cause.but(confidence=SUSPECTED) if doubtful else way.cause
-        # Whoever lives and has not come far was not too slow for anybody but us.
+        # A rank that is alive and has not come far was too slow for this scan, and perhaps for nothing else.
         say = cause.unknown if one.what in (RankFault.SILENT, RankFault.STUCK) else cause.fail
         yield say(
             f"rank {one.rank} ({STAGES.get(one.during, one.during or 'starting')}): {one.detail}",
@@ -140,12 +136,12 @@ def not_over(session: Session, paths: Paths | None) -> str | None:
     if session.backend == "nccl" and session.given_by == "job":  # NCCL takes what its own rules say
         return None
 
-    def measured(path: Path) -> bool:
+    def is_measured(path: Path) -> bool:
         given = {node: session.ifname.get(node, "").split(",") for node in path.ifnames}
         return all(name in given[node] for node, name in path.ifnames.items() if node in session.ranks)
 
     data = [path for path in (paths.further if paths else ()) if {"NCCL", "gloo"}.intersection(path.users)]
-    missed = [path.label for path in data if not measured(path)]
+    missed = [path.label for path in data if not is_measured(path)]
     names = listing(dict.fromkeys(session.ifname.values()), 3) or "another"
     return f"not over {listing(missed, 3)}: {session.backend} ran over {names}" if missed else None
 

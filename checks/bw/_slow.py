@@ -6,13 +6,10 @@ from statistics import median
 from typing import Any
 
 from netdoctor.checks._shared.addresses import data_device
-from netdoctor.checks._shared.paths import about_path, on_path
 from netdoctor.checks._shared.text import is_ifname, listing, title_text
-from netdoctor.checks.bw._suspects import TcpSuspects
-from netdoctor.facts.bandwidth import PairRate, TcpRate, TcpRates
+from netdoctor.facts.bandwidth import PairRate, TcpRate
 from netdoctor.facts.localisation import Decision, Kind, Side, Suspect, Undecided
 from netdoctor.facts.net import NetFacts
-from netdoctor.facts.paths import Path, Paths
 from netdoctor.model import (
     CLUSTER,
     DERIVED,
@@ -50,18 +47,18 @@ Rates = Sequence[TcpRate | PairRate]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """How a check speaks of its rates. check: its id; what: ``TCP``; rate: a figure with its unit, of GB/s;
-    limited_by: the part of a node that sets its expectation, where expectations are `derived`; baseline: GB/s
-    that directed pairs reached in an earlier report."""
+    """How a check speaks of its rates."""
 
-    check: str
-    what: str
-    rate: Callable[[float], str]
+    check: str  # its id
+    what: str  # ``TCP``
+    rate: Callable[[float], str]  # a figure with its unit, of GB/s
     rates: Rates
     devices: Mapping[str, str]
-    limited_by: Mapping[str, str] = field(default_factory=dict)
-    derived: bool = False
-    baseline: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    limited_by: Mapping[str, str] = field(
+        default_factory=dict
+    )  # the part of a node that sets what is expected
+    derived: bool = False  # whether expectations are
+    baseline: Mapping[tuple[str, str], float] = field(default_factory=dict)  # GB/s by directed pair
 
 
 def gbit(gbyte_s: float) -> str:
@@ -98,8 +95,8 @@ def summary(decision: Decision, rounds: int, words: Words, kind: str = "") -> st
 def extremes(words: Words, unit: str, per_gbyte: float = 1.0) -> dict[str, Measure]:
     """The slowest rate and the median, so many `unit` to the GB/s; nothing where nothing passed."""
     values = _sorted(words)
-    named = {"slowest": values[0], "median": values[len(values) // 2]} if values else {}
-    return {f"{words.check}.{name}": Measure(value=v * per_gbyte, unit=unit) for name, v in named.items()}
+    by_name = {"slowest": values[0], "median": values[len(values) // 2]} if values else {}
+    return {f"{words.check}.{name}": Measure(value=v * per_gbyte, unit=unit) for name, v in by_name.items()}
 
 
 def _sorted(words: Words) -> list[float]:
@@ -141,40 +138,6 @@ def _explains(suspect: Suspect, tie: Undecided) -> bool:
     )
 
 
-Way = tuple[Path | None, Decision, Words]
-
-
-def tcp_ways(
-    tcp: TcpRates, found: TcpSuspects, paths: Paths | None, nets: Mapping[str, NetFacts], words: Words
-) -> list[Way]:
-    """What there is to judge on each path. words: of the main one."""
-    ways: list[Way] = [(None, found.decision, words)]
-    for path in paths.further if paths else ():
-        one = tcp.further.get(path.id)
-        if one is not None and one.rates:
-            there = replace(
-                words,
-                rates=one.rates,
-                devices=devices(nets, path.addresses),
-                limited_by=one.limited_by,
-                derived=bool(one.expected_gbyte_s),
-                baseline={},
-            )
-            ways.append((path, found.further[path.id], there))
-    return ways
-
-
-def slow_on(ways: Sequence[Way]) -> Iterator[Finding]:
-    """`slow`, with paths named; who is slow on several is one cause, of the first."""
-    blamed: set[tuple[str, tuple[str, ...]]] = set()
-    for path, decision, words in ways:
-        found = [
-            (one, (one.cause.key, one.cause.culprits) if one.cause else None) for one in slow(decision, words)
-        ]
-        yield from (about_path(one, path) if key in blamed else on_path(one, path) for one, key in found)
-        blamed.update(key for _, key in found if key is not None)
-
-
 def _blamed(suspect: Suspect, decision: Decision, words: Words) -> Iterator[Finding]:
     targets = _targets(suspect)
     confidence = Confidence(suspect.certainty.value)
@@ -186,14 +149,14 @@ def _blamed(suspect: Suspect, decision: Decision, words: Words) -> Iterator[Find
     say = cause.fail if suspect.dead or suspect.factor < STOPS_BELOW else cause.warn
     side = f" in {_SIDES[suspect.side]}" if suspect.kind is Kind.NODE else ""
     details = _figures(suspect, decision, words)
-    held = _held((suspect,), words)
+    held_back = _held_back((suspect,), words)
     for target in targets:
         yield say(
-            f"{_said(suspect, words)}{side}",
+            f"{_rate_text(suspect, words)}{side}",
             at=target,
             culprits=targets,
             fixes=_fix(suspect, words),
-            pairs=held,
+            pairs=held_back,
             **details,
         )
 
@@ -205,7 +168,7 @@ def _tied(tie: Undecided, decision: Decision, words: Words) -> Finding:
     if tie.maybe_passing and first.factor >= STOPS_BELOW:
         return ok(
             CLUSTER,
-            f"slow at a moment, and perhaps only then: {listing(names, 3)} ({_said(first, words)}); "
+            f"slow at a moment, and perhaps only then: {listing(names, 3)} ({_rate_text(first, words)}); "
             f"to settle it: {settle or 'measure again'}",
         )
     kinds = "-".join(sorted({one.kind.value for one in tie.between}))
@@ -220,10 +183,10 @@ def _tied(tie: Undecided, decision: Decision, words: Words) -> Finding:
     )
     ends = list(dict.fromkeys(m for one in tie.between for m in one.nodes))
     return cause.warn(
-        f"{_said(first, words)}; {between}",
+        f"{_rate_text(first, words)}; {between}",
         at=pair(ends[0], ends[1]) if len(ends) == 2 else ends[0] if ends else CLUSTER,
         culprits=tuple(dict.fromkeys(target for one in tie.between for target in _targets(one))),
-        pairs=_held(tie.between, words),
+        pairs=_held_back(tie.between, words),
         **_figures(first, decision, words),
     )
 
@@ -241,7 +204,7 @@ def _targets(suspect: Suspect) -> tuple[str, ...]:
     return (CLUSTER,)
 
 
-def _held(suspects: Sequence[Suspect], words: Words) -> tuple[str, ...]:
+def _held_back(suspects: Sequence[Suspect], words: Words) -> tuple[str, ...]:
     """The measured pairs that are slow whichever of these it is."""
     measured = dict.fromkeys((r.src, r.dst) for r in words.rates)
     return tuple(pair(*ends) for ends in measured if all(one.holds_back(*ends) for one in suspects))
@@ -255,41 +218,39 @@ _SIDES = {
 }
 
 
+# Neither says what was measured: slow over TCP and slow for torch is one cause, and the evidence has both.
+_TITLES = {
+    Kind.NODE: "{side} {speed}, whoever the peer",
+    Kind.NIC: "Rail {rail} of {{nodes}} is {speed}",
+    Kind.PATH: "The path {path} is {speed}, though both ends are fast with others",
+    Kind.RAIL: "Rail {rail}{of_leaf} is {speed} on {{nodes}}",
+    Kind.LEAF: "Everything at leaf {leaf} is {speed}: {{nodes}}",
+    Kind.UPLINK: "The uplink of leaf {leaf} is {speed}: {{nodes}}",
+    Kind.SPINE: "Paths between leaves are {speed}",
+    Kind.UNIFORM: "Every pair is slower than the nodes' own links allow",
+}
+_SUBJECTS = {Side.OUT: "What {nodes} send{s} is", Side.IN: "What {nodes} receive{s} is"}
+
+
 def _title(suspect: Suspect) -> tuple[str, str]:
-    """(key, title) of a suspect; numbers stay out of both.
-
-    Neither says what was measured: slow over TCP and slow for torch is one cause, and the evidence has both.
-    """
-    speed = "dead" if suspect.dead else "slow"
+    """(key, title) of a suspect; numbers stay out of both."""
     key = f"slow-{suspect.kind.value}"
-    rail, leaf = title_text(suspect.rail or ""), title_text(suspect.leaf or "")
-    match suspect.kind:
-        case Kind.NODE:
-            side = {
-                Side.OUT: "What {nodes} send{s} is",
-                Side.IN: "What {nodes} receive{s} is",
-            }.get(suspect.side, "Everything to and from {nodes} is")
-            return f"{key}-{suspect.side.value}", f"{side} {speed}, whoever the peer"
-        case Kind.NIC:
-            return f"{key}-{suspect.side.value}", f"Rail {rail} of {{nodes}} is {speed}"
-        case Kind.PATH:
-            # Both directions are two targets, and one path to a reader.
-            a, b = (title_text(n) for n in suspect.nodes[:2])
-            path = "{nodes}" if len(_targets(suspect)) == 1 else f"between {a} and {b}"
-            return key, f"The path {path} is {speed}, though both ends are fast with others"
-        case Kind.RAIL:
-            return key, f"Rail {rail}{f' of leaf {leaf}' if leaf else ''} is {speed} on {{nodes}}"
-        case Kind.LEAF:
-            return key, f"Everything at leaf {leaf} is {speed}: {{nodes}}"
-        case Kind.UPLINK:
-            return key, f"The uplink of leaf {leaf} is {speed}: {{nodes}}"
-        case Kind.SPINE:
-            return key, f"Paths between leaves are {speed}"
-        case Kind.UNIFORM:
-            return key, "Every pair is slower than the nodes' own links allow"
+    if suspect.kind in (Kind.NODE, Kind.NIC):
+        key = f"{key}-{suspect.side.value}"
+    # Both directions of a path are two targets, and one path to a reader.
+    both = suspect.kind is Kind.PATH and len(_targets(suspect)) > 1
+    leaf = title_text(suspect.leaf or "")
+    return key, _TITLES[suspect.kind].format(
+        speed="dead" if suspect.dead else "slow",
+        side=_SUBJECTS.get(suspect.side, "Everything to and from {nodes} is"),
+        path="between {} and {}".format(*map(title_text, suspect.nodes)) if both else "{nodes}",
+        rail=title_text(suspect.rail or ""),
+        leaf=leaf,
+        of_leaf=f" of leaf {leaf}" if leaf else "",
+    )
 
 
-def _said(suspect: Suspect, words: Words) -> str:
+def _rate_text(suspect: Suspect, words: Words) -> str:
     if suspect.dead or suspect.value_gbyte_s is None:
         return f"{words.what}: nothing passes"
     rate = words.rate(suspect.value_gbyte_s)

@@ -1,4 +1,4 @@
-"""Who is behind slow pairs, worked out of the rates that a scan measured, for every check that asks."""
+"""The localiser's suspects behind slow pairs, derived once for every check that asks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -26,20 +26,20 @@ def over_tcp(
     reduced: AllReduce, rdma: Mapping[str, RdmaFacts], envs: Mapping[str, EnvFacts], job: Job
 ) -> Iterator[Finding]:
     """Nodes on which NCCL said TCP, though nothing that was seen keeps it from their HCAs."""
-    for node, taken in reduced.taken.items():
-        if node not in rdma or not taken.networks or not TCP.issuperset(taken.networks):
+    for node, transports in reduced.taken.items():
+        if node not in rdma or not transports.networks or not TCP.issuperset(transports.networks):
             continue
         env = values(effective_env(envs.get(node), job))
         ports = [port.name for _, port in selected_ports(rdma[node].hcas, env.get("NCCL_IB_HCA"))]
         if not ports or switched_off_by(env):
             continue
-        said = f"Using network {listing(taken.networks)}"
+        output = f"Using network {listing(transports.networks)}"
         yield OVER_TCP.fail(
             f"NCCL itself took TCP, and not {listing(ports)}",
             at=node,
-            observed=said,
+            observed=output,
             expected=DERIVED(f"Using network IB, over {listing(ports)}"),
-            seen=seen("NCCL_DEBUG=INFO of a rank", said),
+            seen=seen("NCCL_DEBUG=INFO of a rank", output),
             fixes=look(
                 "have NCCL say why it passes the HCAs over, and try them without NCCL",
                 "ibv_devinfo; ulimit -l; ldconfig -p | grep ibverbs",
@@ -52,16 +52,16 @@ def over_tcp(
 def taken_words(reduced: AllReduce) -> str:
     """``; NCCL took RDMA (IB, GPUDirect) between nodes, NVLink inside``; empty where it said nothing."""
     every = reduced.taken.values()
-    via = {word for taken in every for word in taken.via}
-    networks = list(dict.fromkeys(word for taken in every for word in taken.networks))
-    places = list(reduced.session.ranks)
+    via = {word for transports in every for word in transports.via}
+    networks = list(dict.fromkeys(word for transports in every for word in transports.networks))
+    nodes = list(reduced.session.ranks)
     parts = []
-    if len(set(places)) > 1 and networks:
+    if len(set(nodes)) > 1 and networks:
         kind = "TCP" if TCP.issuperset(networks) else "RDMA"
         direct = [*networks, "GPUDirect"] if any(word.endswith("/GDRDMA") for word in via) else networks
         parts.append(f"{kind} ({listing(direct, 4)}) between nodes")
-    if len(set(places)) < len(places):
-        if any(NVLINK.intersection(taken.links) for taken in every) and "P2P" in via:
+    if len(set(nodes)) < len(nodes):
+        if any(NVLINK.intersection(transports.links) for transports in every) and "P2P" in via:
             parts.append("NVLink inside")
         elif inside := [word for key, word in _INSIDE.items() if key in via]:
             parts.append(f"{listing(inside)} inside")

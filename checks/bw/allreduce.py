@@ -1,12 +1,12 @@
 """All-reduce over all nodes, as a job does it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from netdoctor.check import check
 from netdoctor.checks._shared.text import GIB, MIB, listing, size
 from netdoctor.checks.bw._baseline import LEAST_SHARE, when
-from netdoctor.checks.bw._ranks import left_out, not_over, nothing, trouble
+from netdoctor.checks.bw._ranks import left_out, not_over, nothing, rank_failures
 from netdoctor.checks.bw._slow import STOPS_BELOW, gbyte
 from netdoctor.checks.bw._taken import over_tcp, taken_words
 from netdoctor.facts.bandwidth import AllReduce, Baseline, SizeRow
@@ -98,7 +98,7 @@ def bw_allreduce(
         return
     session = reduced.session
     yield from left_out(reduced, hosts)
-    yield from trouble(session, hosts)
+    yield from rank_failures(session, hosts)
     yield from over_tcp(reduced, rdma or {}, envs or {}, job or Job())
     for node, rows in reduced.solo.items():
         yield from _wrong(rows, f"inside {node}")
@@ -136,33 +136,32 @@ def _solo(node: str, rows: tuple[SizeRow, ...], reduced: AllReduce) -> Iterator[
     """One node by itself: against its own hardware, and against the other nodes."""
     if not rows or rows[-1].size_bytes < LEAST_BYTES["nccl"]:
         return
-    mine = rows[-1].busbw_gbyte_s
+    rate = rows[-1].busbw_gbyte_s
     others = sorted(r[-1].busbw_gbyte_s for n, r in reduced.solo.items() if r and n != node)
     floor = reduced.solo_floor_gbyte_s.get(node)
     low = [(floor, DERIVED, "what its GPUs and their links should reach")] if floor else []
     if len(others) >= 2:
         low.append((0.9 * others[len(others) // 2], PEERS, "nine tenths of the peers' median"))
     for least, origin, words in low:
-        if mine < least:
-            say = SOLO.fail if mine < STOPS_BELOW * least else SOLO.warn
+        if rate < least:
+            say = SOLO.fail if rate < STOPS_BELOW * least else SOLO.warn
             yield say(
-                f"busbw {gbyte(mine)} among its own GPUs",
+                f"busbw {gbyte(rate)} among its own GPUs",
                 at=node,
-                observed=gbyte(mine),
+                observed=gbyte(rate),
                 expected=origin(f"at least {gbyte(least)}, {words}"),
             )
             return
 
 
-@dataclass(frozen=True, slots=True)
-class _Expected:
-    """One expectation for one row; words: as the report shows it."""
+class _Expected(NamedTuple):
+    """One expectation for one row."""
 
     row: SizeRow
     gbyte_s: float
     least_gbyte_s: float
     origin: ExpectedFrom
-    words: str
+    words: str  # as the report shows it
 
     @property
     def share(self) -> float:
@@ -171,20 +170,19 @@ class _Expected:
 
 def _judged(*expected: _Expected | None) -> Iterator[Finding]:
     """Against the bound of the hardware and against the baseline, as far as they are known."""
-    known = [e for e in expected if e is not None]
-    low = [e for e in known if e.row.busbw_gbyte_s < e.least_gbyte_s]
-    if not low:
+    known = sorted((one for one in expected if one is not None), key=lambda one: one.share)
+    worst = next((one for one in known if one.row.busbw_gbyte_s < one.least_gbyte_s), None)
+    if worst is None:
         return
-    worst = min(low, key=lambda e: e.share)
     rate = gbyte(worst.row.busbw_gbyte_s)
-    derived = worst.origin is DERIVED
-    cause, what = (SLOW, "what such hardware reaches") if derived else (SLOWER, "the baseline")
-    say = cause.fail if worst.share < STOPS_BELOW else cause.warn
-    yield say(
+    cause, what = (
+        (SLOW, "what such hardware reaches") if worst.origin is DERIVED else (SLOWER, "the baseline")
+    )
+    yield (cause.fail if worst.share < STOPS_BELOW else cause.warn)(
         f"busbw {rate} at {size(worst.row.size_bytes)}, {100 * worst.share:.0f} % of {what}",
         at=CLUSTER,
         observed=rate,
-        expected=worst.origin("; ".join(e.words for e in (worst, *(e for e in known if e is not worst)))),
+        expected=worst.origin("; ".join(one.words for one in (worst, *(o for o in known if o is not worst)))),
     )
 
 
@@ -230,8 +228,8 @@ def _summary(reduced: AllReduce, best: SizeRow, before: _Expected | None, baseli
         text += "; the baseline had other ranks, sizes or another backend and is not compared"
     if reduced.survivor_rows:
         other = max(reduced.survivor_rows, key=lambda row: row.size_bytes)
-        gone = [n for n in dict.fromkeys(session.ranks) if n not in reduced.survivors]
-        text += f"; without {listing(gone, 3)}: {gbyte(other.busbw_gbyte_s)} at {size(other.size_bytes)}"
+        lost = [n for n in dict.fromkeys(session.ranks) if n not in reduced.survivors]
+        text += f"; without {listing(lost, 3)}: {gbyte(other.busbw_gbyte_s)} at {size(other.size_bytes)}"
     if session.port_busy:
         text += f"; the job's port was taken, {session.port} used instead"
     return text

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
 from netdoctor.checks.bw._baseline import compared, fallen, when
-from netdoctor.checks.bw._ranks import left_out, not_over, nothing, trouble
+from netdoctor.checks.bw._ranks import left_out, not_over, nothing, rank_failures
 from netdoctor.checks.bw._slow import Words, devices, extremes, gbyte, slow, summary
 from netdoctor.checks.bw._suspects import PairSuspects
 from netdoctor.facts.bandwidth import Baseline, PairRates
@@ -54,7 +54,7 @@ def bw_pair(
     if not pairs.rates:
         if session.trouble:
             # bw.allreduce tells who it was: one session of ranks, one cause.
-            yield from trouble(session, nets)
+            yield from rank_failures(session, nets)
         elif len(pairs.nodes) < 2:
             yield skip("fewer than two nodes can take part", gap=next(iter(session.left_out.values()), None))
         else:

@@ -67,11 +67,11 @@ def bw_rdma(rates: RdmaRates, suspects: RdmaSuspects, nodes: Mapping[str, RdmaFa
     yield from slow(suspects.decision, words)
     text, measures = summary(suspects.decision, rates.rounds, words), extremes(words, "Gbit/s", 8)
     if rates.latencies:
-        usual = median(one.us for one in rates.latencies)
+        typical = median(one.us for one in rates.latencies)
         worst = max(rates.latencies, key=lambda one: one.us)
-        measures["bw.rdma.latency"] = Measure(value=usual, unit="us")
+        measures["bw.rdma.latency"] = Measure(value=typical, unit="us")
         text += (
-            f"; latency {usual:.1f} us, {worst.us:.1f} us from {worst.src} to {worst.dst} over {worst.rail}"
+            f"; latency {typical:.1f} us, {worst.us:.1f} us from {worst.src} to {worst.dst} over {worst.rail}"
         )
     rails = sorted({rate.rail for rate in rates.rates if rate.rail})
     yield ok(CLUSTER, f"{text}; rails {listing(rails, 8)}", measures=measures)

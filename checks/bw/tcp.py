@@ -1,19 +1,22 @@
 """TCP throughput between nodes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from netdoctor.check import check
 from netdoctor.checks._shared.matrix import left_out
-from netdoctor.checks._shared.paths import path_text
+from netdoctor.checks._shared.paths import about_path, on_path, path_text
 from netdoctor.checks.bw._baseline import compared, fallen
-from netdoctor.checks.bw._slow import Words, devices, extremes, gbit, slow_on, summary, tcp_ways
+from netdoctor.checks.bw._slow import Words, devices, extremes, gbit, slow, summary
 from netdoctor.checks.bw._suspects import TcpSuspects
 from netdoctor.facts.bandwidth import Baseline, TcpRates
+from netdoctor.facts.localisation import Decision
 from netdoctor.facts.net import NetFacts
-from netdoctor.facts.paths import Paths
+from netdoctor.facts.paths import Path, Paths
 from netdoctor.facts.software import Job
 from netdoctor.localise import BUSY, earlier
 from netdoctor.model import CLUSTER, Finding, Measure, ok, skip
+
+Way = tuple[Path | None, Decision, Words]
 
 
 @check(
@@ -52,30 +55,23 @@ def bw_tcp(
     if len(nets) < 2:
         yield skip("one node: there is no pair")
         return
-    for one in (tcp, *tcp.further.values()):
-        yield from left_out("TCP throughput was not measured", one, nets if one is tcp else one.nodes)
+    for rates in (tcp, *tcp.further.values()):
+        yield from left_out("TCP throughput was not measured", rates, nets if rates is tcp else rates.nodes)
     if not tcp.rates:
         if not tcp.failed_nodes:
             yield skip("no two nodes reach each other")
         return
-    words = Words(
-        check="bw.tcp",
-        what="TCP",
-        rate=gbit,
-        rates=tcp.rates,
-        devices=devices(nets, job.data_addresses),
-        limited_by=tcp.limited_by,
-        derived=bool(tcp.expected_gbyte_s),
-        baseline=earlier.table(baseline.tcp) if baseline is not None else {},
-    )
-    ways = tcp_ways(tcp, suspects, paths, nets, words)
-    yield from slow_on(ways)
+    words = _words(tcp, nets, job.data_addresses, earlier.table(baseline.tcp) if baseline is not None else {})
+    further = [
+        (path, suspects.further[path.id], one, _words(one, nets, path.addresses, {}))
+        for path in (paths.further if paths else ())
+        if (one := tcp.further.get(path.id)) is not None and one.rates
+    ]
+    yield from _slow_on([(None, suspects.decision, words), *((p, d, w) for p, d, _, w in further)])
     yield from fallen(suspects.decision, baseline, words)
     text, measures = summary(suspects.decision, tcp.rounds, words), extremes(words, "Gbit/s", 8)
-    for path, decision, there in ways[1:]:
-        text += (
-            f"{path_text((path,))}: {summary(decision, tcp.further[path.id].rounds, there)}" if path else ""
-        )
+    for path, decision, one, path_words in further:
+        text += f"{path_text((path,))}: {summary(decision, one.rounds, path_words)}"
     busy = sum(1 for r in tcp.rates if r.busy >= BUSY)
     if busy and measures:
         text += f"; {busy} of {len(tcp.rates)} runs limited by CPU"
@@ -83,3 +79,34 @@ def bw_tcp(
     if sent:
         measures["bw.tcp.retransmits"] = Measure(value=100.0 * again / sent, unit="%")
     yield ok(CLUSTER, text + compared(baseline, words), measures=measures)
+
+
+def _words(
+    rates: TcpRates,
+    nets: Mapping[str, NetFacts],
+    addresses: Mapping[str, str],
+    baseline: Mapping[tuple[str, str], float],
+) -> Words:
+    """How to speak of the rates of one path, on which nodes have these addresses."""
+    return Words(
+        check="bw.tcp",
+        what="TCP",
+        rate=gbit,
+        rates=rates.rates,
+        devices=devices(nets, addresses),
+        limited_by=rates.limited_by,
+        derived=bool(rates.expected_gbyte_s),
+        baseline=baseline,
+    )
+
+
+def _slow_on(ways: Sequence[Way]) -> Iterator[Finding]:
+    """`slow`, with paths named; who is slow on several is one cause, of the first."""
+    blamed: set[tuple[str, tuple[str, ...]] | None] = set()
+    for path, decision, words in ways:
+        here = set()
+        for one in slow(decision, words):
+            key = (one.cause.key, one.cause.culprits) if one.cause else None
+            yield about_path(one, path) if key in blamed else on_path(one, path)
+            here.add(key)
+        blamed |= here - {None}

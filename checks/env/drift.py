@@ -19,7 +19,7 @@ from netdoctor.rules.leftovers import leftover
 from netdoctor.rules.variables import Environment, effective_env
 
 UNSET = "unset"
-OWN = "{own}"
+SELF = "{own}"
 CRIPPLING = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_CHECKS_DISABLE")
 FAMILIES = re.compile(
     r"(NCCL|GLOO|PYTORCH|CUDA|CUBLAS|CUDNN|HF|OMP|MKL|KMP|UCX|FI|TRITON)_[A-Z0-9_]+|(TORCH|PYTHON)[A-Z0-9_]+"
@@ -27,7 +27,7 @@ FAMILIES = re.compile(
 )
 # What may be expected of a variable: its value, or whether it is set at all.
 VALUE, SET = "env.value.*", "env.set.*"
-TYPED = Cause("env-not-as-typed", "variables of {nodes} are not as expected")
+UNEXPECTED = Cause("env-not-as-typed", "variables of {nodes} are not as expected")
 BRING = run("set it for the job, the same everywhere, or take it out of the node's start-up files")
 # Of these it is told, too, that nobody sets them.
 LOADERS = ("LD_LIBRARY_PATH", "LD_PRELOAD")
@@ -50,24 +50,24 @@ def differences(
 ) -> Iterator[Finding]:
     """A finding for each variable and node that has another value than most; between two, who sets it. Nodes
     of which the user has said what the variable is to be are none of them."""
-    asked = expect.names(VALUE) | expect.names(SET) if expect else set()
+    requested = expect.names(VALUE) | expect.names(SET) if expect else set()
     for name in sorted({name for env in envs.values() for name in env if _compared(name)}):
         raw = {node: env[name].value if name in env else "" for node, env in envs.items()}
-        if expect and name in asked:
-            said = {*expect.for_nodes(VALUE, raw, name), *expect.for_nodes(SET, raw, name)}
-            raw = {node: value for node, value in raw.items() if node not in said}
+        if expect and name in requested:
+            expected = {*expect.for_nodes(VALUE, raw, name), *expect.for_nodes(SET, raw, name)}
+            raw = {node: value for node, value in raw.items() if node not in expected}
         if len(set(raw.values())) == 1:
             continue
-        own = {node: _own_words(node, hosts.get(node), nets.get(node)) for node in raw}
-        values = {node: _common_form(name, value, own[node]) or UNSET for node, value in raw.items()}
+        names_of = {node: _own_words(node, hosts.get(node), nets.get(node)) for node in raw}
+        values = {node: _common_form(name, value, names_of[node]) or UNSET for node, value in raw.items()}
         yield from _differing(name, values, envs)
 
 
-def as_typed(envs: Mapping[str, Environment], expect: Expectations | None) -> Iterator[Finding]:
-    """Hold variables to what was typed: their values, and whether they may be set at all."""
+def unlike_expected(envs: Mapping[str, Environment], expect: Expectations | None) -> Iterator[Finding]:
+    """Compare variables with what is expected: their values, and whether they may be set at all."""
     if expect is None:
         return
-    values, there = expect.names(VALUE), expect.names(SET)
+    values, set_expected = expect.names(VALUE), expect.names(SET)
     # What a job sets is not what its nodes have.
     nodes_own = (rules.Source.LOGIN, rules.Source.FILE)
     have = {
@@ -79,13 +79,13 @@ def as_typed(envs: Mapping[str, Environment], expect: Expectations | None) -> It
         for node, env in envs.items()
     }
     is_set = {
-        node: {name: "on" if name in env else "off" for name in (*LOADERS, *there)}
+        node: {name: "on" if name in env else "off" for name in (*LOADERS, *set_expected)}
         for node, env in envs.items()
     }
 
     more: dict[str, Any] = {"status": Status.WARN, "fixes": lambda *_: BRING}
-    yield from unlike_expected_by_name(have, "value", TYPED, VALUE, expect, **more)
-    yield from unlike_expected_by_name(is_set, "setting", TYPED, SET, expect, **more)
+    yield from unlike_expected_by_name(have, "value", UNEXPECTED, VALUE, expect, **more)
+    yield from unlike_expected_by_name(is_set, "setting", UNEXPECTED, SET, expect, **more)
 
 
 def _compared(name: str) -> bool:
@@ -100,55 +100,57 @@ def _own_words(node: str, host: HostFacts | None, net: NetFacts | None) -> list[
     return sorted({w for w in names | addresses if len(w) > 1 and w != "localhost"}, key=len, reverse=True)
 
 
-def _common_form(name: str, value: str, own: list[str]) -> str:
+def _common_form(name: str, value: str, names_of: list[str]) -> str:
     """A value as others would have it; of a search path without empty and repeated entries."""
     if name in PATHS:
         parts = re.split(r"[:\s]" if name == "LD_PRELOAD" else ":", value)
         value = ":".join(dict.fromkeys(part.rstrip("/") or "/" for part in parts if part))
-    for word in own:
+    for word in names_of:
         if word in value:
-            value = re.sub(rf"(?<![A-Za-z0-9.]){re.escape(word)}(?![A-Za-z0-9])", OWN, value)
+            value = re.sub(rf"(?<![A-Za-z0-9.]){re.escape(word)}(?![A-Za-z0-9])", SELF, value)
     return value
 
 
-def _apart(here: str, usual: str) -> str:
+def _path_difference(here: str, typical: str) -> str:
     """How a search path differs from the usual one: ``+/opt/nccl/lib, -/usr/local/cuda/lib64``."""
-    mine, others = here.split(":"), usual.split(":")
-    more = [f"+{one}" for one in mine if one not in others] + [f"-{one}" for one in others if one not in mine]
+    here_parts, others = here.split(":"), typical.split(":")
+    more = [f"+{one}" for one in here_parts if one not in others] + [
+        f"-{one}" for one in others if one not in here_parts
+    ]
     return ", ".join(more[:4]) or "another order"
 
 
 def _differing(name: str, values: Mapping[str, str], envs: Mapping[str, Environment]) -> Iterator[Finding]:
     spread = majority(values)
-    usual, key = spread.value, name.lower().replace("_", "-")
+    typical, key = spread.value, name.lower().replace("_", "-")
     cause = Cause(
         f"env-differs-{key}",
         name + " of {nodes} is not that of other nodes",
-        confidence=CERTAIN if usual else LIKELY,
+        confidence=CERTAIN if typical else LIKELY,
     )
     # Between two nodes the one that sets it is the one to look at.
-    blamed = {node: text for node, text in spread.minority.items() if usual or text != UNSET}
+    blamed = {node: text for node, text in spread.minority.items() if typical or text != UNSET}
     for node, text in blamed.items():
         setting = envs[node].get(name)
         if setting and leftover(name, setting.value):  # told as that
             continue
         if setting and name in rules.INTEGERS and not rules.is_plain_number(setting.value):  # by nccl.env
             continue
-        others = usual or listing([one for one in spread.groups if one != text], 3)
-        apart = ""
-        if name in PATHS and usual and UNSET not in (text, usual):
-            apart = f" ({_apart(text, usual)})"
+        others = typical or listing([one for one in spread.groups if one != text], 3)
+        difference = ""
+        if name in PATHS and typical and UNSET not in (text, typical):
+            difference = f" ({_path_difference(text, typical)})"
         fixes: tuple[Fix, ...] = change(setting) if setting else ()
         # A value without a node's own name in it is the same for all.
-        if usual and usual != UNSET and OWN not in usual:
-            fixes = (in_job("set it in the job, the same on every node", export(name, usual)),)
+        if typical and typical != UNSET and SELF not in typical:
+            fixes = (in_job("set it in the job, the same on every node", export(name, typical)),)
         origin = setting.origin if setting else "nowhere"
         yield cause.warn(
             f"{name} is {text[:120]}{f' here ({origin})' if setting else ' here'}, on "
-            f"{'most' if usual else 'other'} nodes {others[:120]}{apart}",
+            f"{'most' if typical else 'other'} nodes {others[:120]}{difference}",
             at=node,
             observed=text[:300],
-            expected=PEERS((usual or "the same on all nodes")[:300]),
+            expected=PEERS((typical or "the same on all nodes")[:300]),
             seen=seen(origin, f"{name}={text[:300]}", "file"),
             fixes=fixes,
         )
@@ -189,7 +191,7 @@ def env_drift(
     """
     effective = {node: effective_env(env, job) for node, env in envs.items()}
     odd: dict[str, list[Finding]] = {node: [] for node in envs}
-    yield from as_typed(effective, expect)
+    yield from unlike_expected(effective, expect)
     for finding in differences(effective, hosts or {}, nets or {}, expect):
         odd[finding.target].append(finding)
     for node, env in effective.items():
@@ -211,18 +213,18 @@ def env_drift(
 def _left_over(node: str, env: Environment) -> Iterator[Finding]:
     for name, setting in env.items():
         if found := leftover(name, setting.value):
-            shown = f"{name}={setting.value[:40]}"
+            text = f"{name}={setting.value[:40]}"
             cause = Cause(
                 f"env-left-{name.lower().replace('_', '-')}",
                 name + " is left over from debugging on {nodes}",
                 see=found.source,
             )
             yield cause.warn(
-                f"{shown} ({setting.origin}) {found.cost}",
+                f"{text} ({setting.origin}) {found.cost}",
                 at=node,
-                observed=shown,
+                observed=text,
                 expected="unset, but to look for a fault",
                 expected_from=CONSTANT,
-                seen=seen(setting.origin, shown, "file"),
+                seen=seen(setting.origin, text, "file"),
                 fixes=change(setting),
             )

@@ -24,36 +24,36 @@ _LEFT_OUT = re.compile(r"PATH|CONDA_\w+|VIRTUAL_ENV|SLURM\w*|NNODES|MASTER_\w+|P
 _NONE = "unset"
 
 
-class Apart(NamedTuple):
+class Difference(NamedTuple):
     """A variable or program: what the job's session has, and what a login at a terminal has."""
 
     name: str
     here: str
-    there: str
+    in_login: str
 
 
-def lacking(shell: ShellFacts, env: Environment) -> Iterator[Apart]:
+def lacking(shell: ShellFacts, env: Environment) -> Iterator[Difference]:
     """Variables that a login sets and the job's session has not so; of search paths entries that it lacks."""
-    for name, there in shell.variables.items():
+    for name, in_login in shell.variables.items():
         if _LEFT_OUT.fullmatch(name) or name in RANKS:
             continue
         here = env[name].value if name in env else None
         if name in LISTS:
             have = (here or "").split(":")
-            more = [part for part in there.split(":") if part and part not in have]
+            more = [part for part in in_login.split(":") if part and part not in have]
             if more:
-                yield Apart(name, f"without {_short(':'.join(more))}", _short(there))
-        elif here != there:
-            yield Apart(name, _NONE if here is None else _short(here), _short(there))
+                yield Difference(name, f"without {_short(':'.join(more))}", _short(in_login))
+        elif here != in_login:
+            yield Difference(name, _NONE if here is None else _short(here), _short(in_login))
 
 
-def programs(shell: ShellFacts, session: Session | None) -> Iterator[Apart]:
+def programs(shell: ShellFacts, session: Session | None) -> Iterator[Difference]:
     """Programs that PATH has elsewhere, or only in a login; not the interpreter where one is named."""
     is_named = session is not None and session.interpreter != UNNAMED
-    for name, there in shell.tools.items():
+    for name, in_login in shell.tools.items():
         here = shell.own_tools.get(name)
-        if here != there and not (is_named and name in PYTHONS):
-            yield Apart(name, here or "not on PATH", there)
+        if here != in_login and not (is_named and name in PYTHONS):
+            yield Difference(name, here or "not on PATH", in_login)
 
 
 def _short(text: str) -> str:
@@ -90,7 +90,8 @@ def env_login(shell: ShellFacts, env: EnvFacts, job: Job, session: Session | Non
         Set it for the job, or write it above that line.
     """
     if shell.error:
-        yield skip(shell.error) if shell.error.endswith("not asked") else unknown(HERE, _unsaid(shell))
+        words = f"{shell.shell} -l -i did not say what it sets: {shell.error}"
+        yield skip(shell.error) if shell.error.endswith("not asked") else unknown(HERE, words)
         return
     found = [*lacking(shell, effective_env(env, job)), *programs(shell, session)]
     if not found:
@@ -110,14 +111,10 @@ def env_login(shell: ShellFacts, env: EnvFacts, job: Job, session: Session | Non
     yield cause.warn(
         f"a login at a terminal has other values of {names}",
         observed="; ".join(f"{one.name}: {one.here}" for one in found[:6]),
-        expected=DERIVED("; ".join(f"{one.name}: {one.there}" for one in found[:6])),
-        seen=seen(command, "\n".join(f"{one.name}={one.there}" for one in found[:6]), "command"),
+        expected=DERIVED("; ".join(f"{one.name}: {one.in_login}" for one in found[:6])),
+        seen=seen(command, "\n".join(f"{one.name}={one.in_login}" for one in found[:6]), "command"),
         fixes=[
             in_job(f"set it for the job (--env-file), or move it {above}"),
             look("see what a login sets", f"{command} </dev/null 2>/dev/null | sort"),
         ],
     )
-
-
-def _unsaid(shell: ShellFacts) -> str:
-    return f"{shell.shell} -l -i did not say what it sets: {shell.error}"

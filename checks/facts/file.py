@@ -6,7 +6,7 @@ from netdoctor.check import check
 from netdoctor.facts.host import Login, Session
 from netdoctor.model import Cause, Finding, look, seen, unknown
 
-WANTED = "one line of facts of this job, written within the hour"
+COMMAND = "one line of facts of this job, written within the hour"
 AGAIN = look("let each task of the job run netdoctor facts again, then judge once more")
 WATCH = look("see in the job's log whether its task was started, and what it said; then let it write again")
 BY_HAND = look("see whose file it is, and mend its owner and mode; --facts-uid trusts another user")
@@ -49,7 +49,7 @@ def facts_file(session: Session) -> Iterator[Finding]:
     yield cause.unknown(
         session.detail,
         observed=session.stage.replace("_", " "),
-        expected=WANTED,
+        expected=COMMAND,
         seen=seen("scan --facts", session.detail),
         fixes=fix,
     )

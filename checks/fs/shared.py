@@ -27,38 +27,40 @@ ANOTHER = Cause("fs-another", "{where} is another file system on {nodes}")
 
 def other_mounts(
     path: str,
-    there: Mapping[str, Place],
+    holders: Mapping[str, Place],
     hosts: Mapping[str, HostFacts],
     job: Job,
 ) -> Iterator[Finding]:
     """A finding for each node that has something else at a path than most."""
-    said = majority({node: mount_text(place) for node, place in there.items()})
-    usual = said.value or max(said.groups, key=lambda one: (not one.startswith("local"), one))
-    pattern = there[said.groups[usual][0]]
-    for node, place in there.items():
+    mount = majority({node: mount_text(location) for node, location in holders.items()})
+    typical = mount.value or max(mount.groups, key=lambda one: (not one.startswith("local"), one))
+    pattern = holders[mount.groups[typical][0]]
+    for node, location in holders.items():
         # The server has its own export where the others have mounted it.
-        if mount_text(place) == usual or served_by(pattern, _names(node, hosts, job)):
+        if mount_text(location) == typical or served_by(pattern, _names(node, hosts, job)):
             continue
         # One server under two names: the same inode, changed in the same nanosecond.
-        if (place.inode, place.changed) == (pattern.inode, pattern.changed) and place.network:
+        if (location.inode, location.changed) == (pattern.inode, pattern.changed) and location.network:
             continue
-        missing = pattern.network and not place.network
+        missing = pattern.network and not location.network
         cause = cause_at(NOT_MOUNTED if missing else ANOTHER, path)
-        if said.tie:
+        if mount.tie:
             cause = cause.but(confidence=SUSPECTED, settle_by="as many nodes have one as the other")
-        yield (cause.fail if missing and not said.tie else cause.warn)(
-            f"{path} is {mount_text(place)}; on {listing(said.groups[usual], 3)} it is {usual}",
+        yield (cause.fail if missing and not mount.tie else cause.warn)(
+            f"{path} is {mount_text(location)}; on {listing(mount.groups[typical], 3)} it is {typical}",
             at=node,
-            observed=mount_text(place),
-            expected=PEERS(usual),
-            seen=seen("/proc/self/mountinfo", f"{place.mount_point} {mount_text(place)}", "file"),
+            observed=mount_text(location),
+            expected=PEERS(typical),
+            seen=seen("/proc/self/mountinfo", f"{location.mount_point} {mount_text(location)}", "file"),
             fixes=look("compare what is mounted there", f"findmnt -T {quoted(path)}; grep -v ^# /etc/fstab"),
         )
-    alike = {node: place.inode or "" for node, place in there.items() if mount_text(place) == usual}
+    groups = {
+        node: location.inode or "" for node, location in holders.items() if mount_text(location) == typical
+    }
     if pattern.network and pattern.fs_type in NUMBERED:
-        for node, inode in majority(alike).minority.items():
+        for node, inode in majority(groups).minority.items():
             yield cause_at(ANOTHER, path).warn(
-                f"{path} is {usual} here too, and another directory (inode {inode})",
+                f"{path} is {typical} here too, and another directory (inode {inode})",
                 at=node,
                 observed=f"inode {inode}",
                 expected=PEERS("the same inode everywhere"),
@@ -68,8 +70,8 @@ def other_mounts(
 
 def _names(node: str, hosts: Mapping[str, HostFacts], job: Job) -> set[str]:
     host = hosts.get(node)
-    own = {host.hostname, host.fqdn, host.ssh_server_address or ""} if host else set()
-    return {node, job.data_addresses.get(node, ""), *own} - {""}
+    names = {host.hostname, host.fqdn, host.ssh_server_address or ""} if host else set()
+    return {node, job.data_addresses.get(node, ""), *names} - {""}
 
 
 @check(
@@ -79,7 +81,7 @@ def _names(node: str, hosts: Mapping[str, HostFacts], job: Job) -> set[str]:
     expects={MOUNT: str},
 )
 def fs_shared(
-    places: Mapping[str, PlaceFacts],
+    locations: Mapping[str, PlaceFacts],
     hosts: Mapping[str, HostFacts],
     job: Job,
     expect: Expectations | None = None,
@@ -99,31 +101,31 @@ def fs_shared(
     Fix:
         Mount it as on the other nodes, and write that into /etc/fstab or the automounter's map.
     """
-    yield from unexpected_mounts(places, expect)
+    yield from unexpected_mounts(locations, expect)
     if not job.paths:
         yield skip("no --path was given")
         return
     seen_by = {
-        path: {node: place for node, place in nodes.items() if place.error is None}
-        for path, nodes in requested_paths(places).items()
+        path: {node: location for node, location in nodes.items() if location.error is None}
+        for path, nodes in requested_paths(locations).items()
     }
-    if not any(len(there) > 1 for there in seen_by.values()):
+    if not any(len(holders) > 1 for holders in seen_by.values()):
         yield skip("not on two nodes: nothing to compare with")
     words = []
-    for path, there in seen_by.items():
-        known = {node: identity(place, node, hosts.get(node)) for node, place in there.items()}
+    for path, holders in seen_by.items():
+        known = {node: identity(location, node, hosts.get(node)) for node, location in holders.items()}
         spread = majority(known)
-        if len(there) < 2:
+        if len(holders) < 2:
             continue
         if spread.equal:
-            words.append(f"{path} is one on {len(there)} nodes: {mount_text(next(iter(there.values())))}")
-        elif not any(place.network for place in there.values()):
+            words.append(f"{path} is one on {len(holders)} nodes: {mount_text(next(iter(holders.values())))}")
+        elif not any(location.network for location in holders.values()):
             words.append(f"{path} is local: {len(spread.groups)} nodes have one of their own")
         else:
-            other = list(other_mounts(path, there, hosts, job))
+            other = list(other_mounts(path, holders, hosts, job))
             yield from other
             if not other:
-                kind = mount_text(next(place for place in there.values() if place.network))
-                words.append(f"{path} may be one on {len(there)} nodes, {kind}: only writing would tell")
+                kind = mount_text(next(location for location in holders.values() if location.network))
+                words.append(f"{path} may be one on {len(holders)} nodes, {kind}: only writing would tell")
     if words:
         yield ok(CLUSTER, "; ".join(words))

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from netdoctor.check import check
 from netdoctor.checks._shared.positions import cause_at
@@ -37,8 +37,7 @@ _FAILED = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unseen:
+class Unread(NamedTuple):
     """What is said where a node of the same folder does not read another's file."""
 
     cause: Cause
@@ -47,30 +46,23 @@ class Unseen:
     advice: str
 
 
-_OWNER = Unseen(
-    cause=Cause("share-not-readable", "{nodes} cannot read in {where} what other nodes write"),
-    status=Status.FAIL,
-    words="is there, and reading it ends with {error}",
-    advice="compare the user's number on the nodes; see whether the server takes root for nobody",
-)
-_LATE = Unseen(
-    cause=Cause("share-late", "{nodes} see{s} in {where} late, or never, what other nodes write"),
-    status=Status.WARN,
-    words="is not to be seen after {after:.0f} s",
-    advice="see the mount's options: acdirmax, actimeo, lookupcache",
-)
-_BYTES = Unseen(
-    cause=Cause("share-other-bytes", "{nodes} read{s} in {where} other bytes than were written"),
-    status=Status.FAIL,
-    words="has other bytes here",
-    advice="see what is mounted there: a cache in between, or two file systems",
-)
-_ODD = Unseen(
-    cause=Cause("share-unread", "{nodes} cannot read in {where} what other nodes write"),
-    status=Status.FAIL,
-    words="could not be read: {error}",
-    advice="see what is mounted there",
-)
+_OWNER = Unread(
+    Cause("share-not-readable", "{nodes} cannot read in {where} what other nodes write"), Status.FAIL,
+    "is there, and reading it ends with {error}",
+    "compare the user's number on the nodes; see whether the server takes root for nobody",
+)  # fmt: skip
+_LATE = Unread(
+    Cause("share-late", "{nodes} see{s} in {where} late, or never, what other nodes write"), Status.WARN,
+    "is not to be seen after {after:.0f} s", "see the mount's options: acdirmax, actimeo, lookupcache",
+)  # fmt: skip
+_BYTES = Unread(
+    Cause("share-other-bytes", "{nodes} read{s} in {where} other bytes than were written"), Status.FAIL,
+    "has other bytes here", "see what is mounted there: a cache in between, or two file systems",
+)  # fmt: skip
+_ODD = Unread(
+    Cause("share-unread", "{nodes} cannot read in {where} what other nodes write"), Status.FAIL,
+    "could not be read: {error}", "see what is mounted there",
+)  # fmt: skip
 _KINDS = {"EACCES": _OWNER, "EPERM": _OWNER, "ENOENT": _LATE, "ESTALE": _LATE, "other bytes": _BYTES}
 
 
@@ -111,15 +103,15 @@ def groups(nodes: Sequence[str], reads: Sequence[SharedRead]) -> list[list[str]]
 
     So does who sees it and may not read it.
     """
-    of = {node: [node] for node in nodes}
+    group_of = {node: [node] for node in nodes}
     for one in reads:
-        if one.error in ("", "EACCES", "EPERM") and one.reader in of and one.writer in of:
-            small, large = sorted((of[one.reader], of[one.writer]), key=len)
+        if one.error in ("", "EACCES", "EPERM") and one.reader in group_of and one.writer in group_of:
+            small, large = sorted((group_of[one.reader], group_of[one.writer]), key=len)
             if small is not large:
                 large += small
-                of.update(dict.fromkeys(small, large))
+                group_of.update(dict.fromkeys(small, large))
     order = {node: i for i, node in enumerate(nodes)}
-    every = {id(group): group for group in of.values()}.values()
+    every = {id(group): group for group in group_of.values()}.values()
     found = [sorted(group, key=order.__getitem__) for group in every]
     return sorted(found, key=lambda group: (-len(group), order[group[0]]))
 
@@ -137,7 +129,7 @@ def unremoved(sharing: Sharing) -> Iterator[Finding]:
             )
 
 
-APART = Cause("share-apart", "{where} is another folder on {nodes}", follows=("fs.shared",))
+ANOTHER = Cause("share-apart", "{where} is another folder on {nodes}", follows=("fs.shared",))
 SPLIT = Cause("share-split", "the nodes do not share {where}", follows=("fs.shared",))
 
 
@@ -172,7 +164,7 @@ def fs_write(sharing: Sharing, job: Job) -> Iterator[Finding]:
 
 def _shared(path: str, writes: list[SharedWrite], sharing: Sharing) -> Iterator[Finding]:
     reads = [one for one in sharing.reads if one.path == path]
-    # Of whom nobody read anything, and who read nothing, it is not known which folder he sees.
+    # A node that read nothing, and was read by nobody, may see any folder.
     met = {node for one in reads for node in (one.reader, one.writer)}
     together = groups([one.node for one in writes if one.node in met], reads)
     mounted = f"findmnt -T {quoted(path)}; ls -lid {quoted(path)}"
@@ -194,13 +186,13 @@ def _shared(path: str, writes: list[SharedWrite], sharing: Sharing) -> Iterator[
             fixes=[look(f"compare it on {group[0]}", mounted, on=group[0]) for group in together[:2]],
         )
         return
-    place = {one.node: one.place for one in writes}
+    mount = {one.node: one.place for one in writes}
     for node in (node for group in others for node in group):
-        yield cause_at(APART, path).fail(
-            f"{path} ({place[node]}) has no file that others wrote; {listing(most, 3)} share theirs "
-            f"({place[most[0]]})",
+        yield cause_at(ANOTHER, path).fail(
+            f"{path} ({mount[node]}) has no file that others wrote; {listing(most, 3)} share theirs "
+            f"({mount[most[0]]})",
             at=node,
-            observed=f"a folder without it, {place[node]}",
+            observed=f"a folder without it, {mount[node]}",
             expected=PEERS(f"the folder of {len(most)} nodes"),
             seen=seen(f"ls -a {path}", "No such file or directory", "command"),
             fixes=look("compare what is mounted there", mounted),

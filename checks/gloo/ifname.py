@@ -56,27 +56,26 @@ NETWORK = Cause("gloo-ifname-network", "gloo on {nodes} would use another networ
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A node as a gloo process of the job sees it. devices: those that it makes; setting: of the variable;
-    fixes: a value of the variable that would do."""
+    """A node as a gloo process of the job sees it."""
 
     node: str
     net: NetFacts
     resolve: ResolveFacts
-    setting: Setting | None
-    devices: tuple[Device, ...]
-    fixes: tuple[Fix, ...]
+    setting: Setting | None  # of the variable
+    devices: tuple[Device, ...]  # that it makes
+    fixes: tuple[Fix, ...]  # a value of the variable that would do
 
     def __str__(self) -> str:
         return listing([f"{one.ifname or 'unknown interface'} {one.address}" for one in self.devices])
 
-    def told(self, **more: Any) -> dict[str, Any]:
+    def details(self, **more: Any) -> dict[str, Any]:
         """What a finding about this node says, unless `more` says otherwise."""
-        own = self.resolve.own
+        own_name_answer = self.resolve.own
         if self.setting and interface_names({VARIABLE: self.setting.value}):
             evidence = [seen(self.setting.origin, f"{VARIABLE}={self.setting.value}", "file")]
         else:
-            output = listing(own.addresses) or own.error or "nothing"
-            evidence = [seen(f"getent ahosts {own.name}", output, "command")]
+            output = listing(own_name_answer.addresses) or own_name_answer.error or "nothing"
+            evidence = [seen(f"getent ahosts {own_name_answer.name}", output, "command")]
             if self.resolve.hosts_lines:
                 evidence.append(seen("/etc/hosts", "; ".join(self.resolve.hosts_lines[:4]), "file"))
         return {
@@ -155,7 +154,7 @@ def gloo_ifname(
 
 def _useless(one: Process, host: HostFacts | None, address: str | None) -> Finding | None:
     """What is wrong with a device by itself: there is none, or it is loopback."""
-    own, setting = one.resolve.own, one.setting
+    answer, setting = one.resolve.own, one.setting
     missing = next((device for device in one.devices if device.address is None), None)
     loop = next((device for device in one.devices if is_loopback(device)), None)
     if missing and missing.rule != VARIABLE:
@@ -166,33 +165,28 @@ def _useless(one: Process, host: HostFacts | None, address: str | None) -> Findi
         return None
     if loop.rule == "GLOO_SOCKET_IFNAME" and setting:
         summary = f"{setting} is loopback, which no other node can reach"
-        return LOOPBACK.fail(summary, **one.told(observed=setting.value))
+        return LOOPBACK.fail(summary, **one.details(observed=setting.value))
     if loop.rule == "own name":
         cause, what = OWN_LOOPBACK, loop.address or ""
-        summary = f"the own name {own.name} means {what}, so gloo tells its peers to dial themselves"
-    elif not own.asked:
+        summary = f"the own name {answer.name} means {what}, so gloo tells its peers to dial themselves"
+    elif not answer.asked:
         return unknown(one.node, "there was no time left to look up the own name")
-    elif own.error or not own.addresses:
-        cause, what = OWN_UNKNOWN, own.error or "no address"
-        summary = f"the own name {own.name} does not resolve ({what}), so gloo falls back to loopback"
+    elif answer.error or not answer.addresses:
+        cause, what = OWN_UNKNOWN, answer.error or "no address"
+        summary = f"the own name {answer.name} does not resolve ({what}), so gloo falls back to loopback"
     else:
-        cause, what = OWN_WRONG, listing(own.addresses)
-        summary = f"the own name {own.name} means {what}, which cannot be bound: gloo uses loopback"
-    return cause.fail(
-        summary,
-        **one.told(
-            observed=what,
-            expected=address or "an address of this node",
-            fixes=(own_name(own.name, host, address), *one.fixes),
-        ),
-    )
+        cause, what = OWN_WRONG, listing(answer.addresses)
+        summary = f"the own name {answer.name} means {what}, which cannot be bound: gloo uses loopback"
+    fixes = (own_name(answer.name, host, address), *one.fixes)
+    expected = address or "an address of this node"
+    return cause.fail(summary, **one.details(observed=what, expected=expected, fixes=fixes))
 
 
 def _later(now: Process, later: Process) -> Finding:
     """NCCL's file names an interface for gloo: torch does not read it, but NCCL exports it when it starts."""
     summary = f"{later.setting} counts for gloo groups made after NCCL started, which would use {later}"
     fix = in_job("say it for all groups", export(VARIABLE, later.setting.value if later.setting else ""))
-    return LATER.warn(f"{summary}, and those before {now}", **now.told(observed=str(later), fixes=fix))
+    return LATER.warn(f"{summary}, and those before {now}", **now.details(observed=str(later), fixes=fix))
 
 
 def _ends(one: Process, device: Device) -> Finding:
@@ -200,13 +194,13 @@ def _ends(one: Process, device: Device) -> Finding:
     name, tried = one.resolve.own.name, device.tried
     if device.rule == "fallback":
         summary = f"the own name {name} is of no use, and there is no loopback address to fall back to"
-        return OWN_UNKNOWN.fail(f'{summary}: gloo ends with "Cannot resolve {tried}"', **one.told())
+        return OWN_UNKNOWN.fail(f'{summary}: gloo ends with "Cannot resolve {tried}"', **one.details())
     if tried is None:
         summary = f'the own name has {len(name)} characters: gloo ends with "File name too long"'
-        return OWN_LONG.fail(summary, **one.told(observed=name, expected="at most 63 characters"))
+        return OWN_LONG.fail(summary, **one.details(observed=name, expected="at most 63 characters"))
     summary = f"the own name {name} means {tried}, which can be bound but is of no interface"
     return OWN_NOWHERE.fail(
-        f'{summary}: gloo ends with "Unable to find interface"', **one.told(observed=tried)
+        f'{summary}: gloo ends with "Unable to find interface"', **one.details(observed=tried)
     )
 
 
@@ -217,7 +211,7 @@ def _no_such(one: Process, name: str, setting: Setting) -> Finding:
     have = listing(names)
     return NO_MATCH.fail(
         f"{setting}: no interface {name!r} with an address, this node has {have}{hint}",
-        **one.told(observed=have, expected=f"an interface named {name}", expected_from=CONFIG),
+        **one.details(observed=have, expected=f"an interface named {name}", expected_from=CONFIG),
     )
 
 
@@ -226,7 +220,7 @@ def _same_address(processes: Mapping[str, Process], spoken: Set[str]) -> Iterato
     for node, one in processes.items():
         shared = next((device.address for device in one.devices if device.address in repeated), None)
         if shared and node not in spoken:
-            yield SAME.fail(f"gloo would use {shared}, an address that other nodes have too", **one.told())
+            yield SAME.fail(f"gloo would use {shared}, an address that other nodes have too", **one.details())
 
 
 def _lengths(processes: Mapping[str, Process], spoken: Set[str]) -> Iterator[Finding]:
@@ -240,7 +234,7 @@ def _lengths(processes: Mapping[str, Process], spoken: Set[str]) -> Iterator[Fin
         yield cause.fail(
             f"gloo makes {count} device{'s' if count > 1 else ''} here, {other} on other nodes:"
             " the group would wait for a mesh that never comes",
-            **processes[node].told(observed=str(count), expected=str(other), expected_from=PEERS),
+            **processes[node].details(observed=str(count), expected=str(other), expected_from=PEERS),
         )
 
 
@@ -252,23 +246,23 @@ def _networks(processes: Mapping[str, Process], spoken: Set[str]) -> Iterator[Fi
     }
     if not rows:
         return
-    usual, certain = commonest_network(rows.values(), reach)
+    typical, certain = commonest_network(rows.values(), reach)
     for node, row in rows.items():
-        one, mixed = processes[node], ip(row.address).version != usual.version
-        if ip(row.address) in usual:
+        one, mixed = processes[node], ip(row.address).version != typical.version
+        if ip(row.address) in typical:
             continue
-        if better := reach.get(usual, {}).get(node):
+        if better := reach.get(typical, {}).get(node):
             reason = f"this node has {better.ifname} {better.address} there"
         elif mixed:
             reason = "gloo does not mix IPv4 and IPv6"
-        elif leads_to(one.net, usual):
+        elif leads_to(one.net, typical):
             continue  # routed networks: net.route and net.ports judge those
         else:
             reason = "this node has no route to it"
         cause = NETWORK if certain else NETWORK.but(confidence=LIKELY)
         yield cause.fail(
-            f"gloo would use {one}, while {'most' if certain else 'other'} nodes use {usual}: {reason}",
-            **one.told(expected=f"an address in {usual}", expected_from=PEERS),
+            f"gloo would use {one}, while {'most' if certain else 'other'} nodes use {typical}: {reason}",
+            **one.details(expected=f"an address in {typical}", expected_from=PEERS),
         )
 
 

@@ -1,7 +1,7 @@
 """What some GPUs of a node tell and others do not."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from netdoctor.checks._shared.text import listing
 from netdoctor.facts.gpu import Gpu, GpuFacts
@@ -13,6 +13,7 @@ from netdoctor.model import (
     HERE,
     LIKELY,
     Cause,
+    Expected,
     Finding,
     Fix,
     look,
@@ -24,7 +25,7 @@ from netdoctor.model import (
 )
 
 CONTROL_NODE = "/dev/nvidiactl"
-KEPT = Cause(
+WITHHELD = Cause(
     "gpu-kept-from-login",
     "{nodes} keep{s} GPUs from logins, as schedulers do",
     LIKELY,
@@ -63,7 +64,7 @@ def other_release(gpu: GpuFacts, package: str) -> str:
     return listing(releases) if releases and driver and not waits and driver not in releases else ""
 
 
-def kept(gpu: GpuFacts) -> int:
+def withheld(gpu: GpuFacts) -> int:
     """How many GPUs of the node a device cgroup keeps from this session; 0 where that is not the reason."""
     missing = len(gpu.pci) - sum(1 for device in gpu.devices if device.error is None)
     everything = CONTROL_NODE in gpu.blocked
@@ -75,16 +76,16 @@ def given_by_slurm(node: Node, gpu: GpuFacts, env: EnvFacts | None) -> int | Non
 
     Launchers inside of a job hand the first node's variables on to all: they have to name this node.
     """
-    said = env.variables if env else {}
-    number = said.get("SLURM_GPUS_ON_NODE", "")
-    if said.get("SLURMD_NODENAME") not in (node.host, node.id) or not re.fullmatch(r"\d{1,3}", number):
+    variables = env.variables if env else {}
+    number = variables.get("SLURM_GPUS_ON_NODE", "")
+    if variables.get("SLURMD_NODENAME") not in (node.host, node.id) or not re.fullmatch(r"\d{1,3}", number):
         return None
     return None if any(device.mig_enabled for device in gpu.devices) else int(number)
 
 
-def kept_finding(gpu: GpuFacts) -> Finding:
+def withheld_finding(gpu: GpuFacts) -> Finding:
     """What that means: the share of a job, or that a login sees nothing of them."""
-    hidden, boards = kept(gpu), len(gpu.pci)
+    hidden, boards = withheld(gpu), len(gpu.pci)
     if gpu.login_job and hidden < boards:
         text = f"{boards - hidden} of {boards} GPUs are those of Slurm job {gpu.login_job}"
         return ok(HERE, text, observed=f"{boards - hidden} GPUs")
@@ -94,7 +95,7 @@ def kept_finding(gpu: GpuFacts) -> Finding:
             gap="GPUs that are not the job's",
         )
     runs = ", and slurmd runs" if gpu.slurmd else ""
-    return KEPT.unknown(
+    return WITHHELD.unknown(
         f"{hidden} of {boards} GPUs are not visible in this login: a device cgroup keeps "
         f"{listing(gpu.blocked, 4)} from it{runs}; look from inside a job",
         observed=f"{boards - hidden} GPUs",
@@ -102,6 +103,25 @@ def kept_finding(gpu: GpuFacts) -> Finding:
         seen=seen("access to device nodes, against their mode", listing(gpu.blocked, 8)),
         fixes=look("scan from inside a job", "netdoctor scan --via slurm", on=CONTROL),
     )
+
+
+def nvml_finding(
+    say: Callable[..., Finding],
+    gpu: Gpu,
+    words: str,
+    what: str,
+    observed: str,
+    expected: str | Expected,
+    *,
+    output: str = "",
+    at: str = HERE,
+    fixes: Fix | Sequence[Fix] = (),
+) -> Finding:
+    """What NVML says of one GPU. say: of a cause; words: what the GPU is or has; what: NVML was asked, with
+    this output where that is not what was observed."""
+    name = f"GPU {gpu.index}"
+    evidence = seen(f"NVML, {name}, {what}" if what else f"NVML, {name}", output or observed)
+    return say(f"{name} {words}", at=at, observed=observed, expected=expected, seen=evidence, fixes=fixes)
 
 
 def reset(index: int | None) -> Fix:
@@ -114,6 +134,12 @@ def reset(index: int | None) -> Fix:
         risk="medium",
         loses="whatever runs on the GPU",
     )
+
+
+def start_service(text: str, unit: str) -> Fix:
+    """Starts a unit of systemd's, now and at every start."""
+    shell, undo = f"systemctl enable --now {unit}", f"systemctl disable --now {unit}"
+    return run(f"start {text}, now and at every start", shell, root=True, undo=undo)
 
 
 CLAIMED = look("see what claims them for another driver", "grep -rnsE 'vfio|nouveau' /etc/modprobe.d")

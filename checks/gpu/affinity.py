@@ -1,19 +1,19 @@
 """Which GPU goes with which HCA, and whether all are as near to each other as on other nodes."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import combinations
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from netdoctor.check import check
+from netdoctor.checks._shared.majority import of_most
 from netdoctor.checks._shared.parity import differing
 from netdoctor.checks._shared.text import listing
 from netdoctor.checks.gpu._xid import address
 from netdoctor.facts.expected import Expectations
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.rdma import Hca, RdmaFacts
-from netdoctor.memo import by_identity
 from netdoctor.model import PEERS, Action, Cause, Finding, Status, look, ok, seen, skip
 from netdoctor.rules.pci import Distance, distance
 
@@ -22,66 +22,51 @@ FAR = Cause(
     "GPUs of {nodes} are farther from their HCAs than on other nodes",
     action=Action.DRAIN,
 )
-APART = Cause(
+SPREAD = Cause(
     "gpu-far-apart", "GPUs of {nodes} are farther from each other than on other nodes", action=Action.DRAIN
 )
 COMPARE = look("compare it with a node that is right", "nvidia-smi topo -m")
 
-H = TypeVar("H", bound=Hashable)
 
-
-class Place(NamedTuple):
-    """Of a GPU (its index) or an HCA (its name)."""
+class Position(NamedTuple):
+    """On the PCI bus, of a GPU (its index) or an HCA (its name)."""
 
     who: int | str
     path: tuple[str, ...]
     numa_node: int | None
 
-    def to(self, other: "Place") -> Distance:
+    def to(self, other: "Position") -> Distance:
         return distance(self.path, other.path, self.numa_node, other.numa_node)
 
 
-Fields = tuple[int | str, tuple[str, ...], int | None]
-
-
 class Layout(NamedTuple):
-    """nearest: by index of the GPU, how far the nearest HCA is; who: which HCAs those are, in words. pairs:
-    how far GPUs are from each other, the nearest first."""
-
-    nearest: Mapping[int, Distance]
-    who: str
-    pairs: tuple[Distance, ...]
+    nearest: Mapping[int, Distance]  # by index of the GPU, how far the nearest HCA is
+    who: str  # which HCAs those are, in words
+    pairs: tuple[Distance, ...]  # how far GPUs are from each other, the nearest first
 
 
 def layout(gpu: GpuFacts, cards: Collection[Hca]) -> Layout | None:
     """None where it is not known of a GPU."""
-    ways = {address(one.address): (one.path, one.numa_node) for one in gpu.pci if one.path}
-    known = [(device.index, ways.get(address(device.pci_bus_id))) for device in gpu.devices]
-    places = tuple([(index, *way) for index, way in known if way is not None])
-    if len(places) < len(known) or not places:
+    on_bus = {address(one.address): (one.path, one.numa_node) for one in gpu.pci if one.path}
+    known = [(device.index, on_bus.get(address(device.pci_bus_id))) for device in gpu.devices]
+    gpus = tuple(Position(index, *position) for index, position in known if position is not None)
+    if len(gpus) < len(known) or not gpus:
         return None
-    return _worked_out(places, tuple([(hca.name, hca.pci_path, hca.numa_node) for hca in cards]))
+    return _layout(gpus, tuple(Position(hca.name, hca.pci_path, hca.numa_node) for hca in cards))
 
 
 # Thousands of nodes of a kind are alike.
 @lru_cache(maxsize=256)
-def _worked_out(known: tuple[Fields, ...], of_cards: tuple[Fields, ...]) -> Layout:
-    gpus, cards = ([Place(*one) for one in those] for those in (known, of_cards))
+def _layout(gpus: tuple[Position, ...], cards: tuple[Position, ...]) -> Layout:
     nearest, words = {}, []
     for gpu in gpus if cards else ():
-        ways: dict[Distance, list[str]] = defaultdict(list)
+        by_distance: dict[Distance, list[str]] = defaultdict(list)
         for card in cards:
-            ways[gpu.to(card)].append(str(card.who))
-        far = nearest[int(gpu.who)] = min(ways)
-        words.append(f"GPU {gpu.who} {' or '.join(ways[far][:2])} ({far.name})")
+            by_distance[gpu.to(card)].append(str(card.who))
+        far = nearest[int(gpu.who)] = min(by_distance)
+        words.append(f"GPU {gpu.who} {' or '.join(by_distance[far][:2])} ({far.name})")
     pairs = sorted(a.to(b) for a, b in combinations(gpus, 2))
     return Layout(nearest, listing(words, 16), tuple(pairs))
-
-
-def _most(values: Iterable[H], count: int) -> H | None:
-    """What more than half of `count` have."""
-    common = Counter(values).most_common(1)
-    return common[0][0] if common and 2 * common[0][1] > count else None
 
 
 def farther(nodes: Mapping[str, Layout]) -> dict[str, Finding]:
@@ -93,36 +78,31 @@ def farther(nodes: Mapping[str, Layout]) -> dict[str, Finding]:
     for one in nodes.values():
         for index, far in one.nearest.items():
             by_index[index].append(far)
-    usual = {i: most for i, fars in by_index.items() if (most := _most(fars, len(nodes)))}
-    pairs = _most((one.pairs for one in nodes.values()), len(nodes))
+    typical = {i: most for i, fars in by_index.items() if (most := of_most(fars, len(nodes)))}
+    pairs = of_most((one.pairs for one in nodes.values()), len(nodes))
     found = {}
     for node, one in nodes.items():
-        worse = {i: far for i, far in one.nearest.items() if far > usual.get(i, far)}
-        if worse and sum(one.nearest.values()) > sum(usual.get(i, far) for i, far in one.nearest.items()):
+        worse = {i: far for i, far in one.nearest.items() if far > typical.get(i, far)}
+        if worse and sum(one.nearest.values()) > sum(typical.get(i, far) for i, far in one.nearest.items()):
             here = listing((f"GPU {i} {far.name}" for i, far in worse.items()), 8)
-            there = listing((f"GPU {i} {usual[i].name}" for i in worse), 8)
-            summary = f"the nearest HCA is farther away than on most nodes: {here}; there {there}"
-            found[node] = _finding(FAR, node, summary, here, there, one.who)
+            peers = listing((f"GPU {i} {typical[i].name}" for i in worse), 8)
+            summary = f"the nearest HCA is farther away than on most nodes: {here}; there {peers}"
+            found[node] = _finding(FAR, node, summary, here, peers, one.who)
         elif pairs and sum(one.pairs) > sum(pairs):
-            here, there = _counts(one.pairs), _counts(pairs)
-            summary = f"the GPUs are farther from each other than on most nodes: {here} pairs; there {there}"
-            found[node] = _finding(APART, node, summary, here, there, here)
+            here, peers = _counts(one.pairs), _counts(pairs)
+            summary = f"the GPUs are farther from each other than on most nodes: {here} pairs; there {peers}"
+            found[node] = _finding(SPREAD, node, summary, here, peers, here)
     return found
 
 
-@by_identity
-def distances(one: Layout) -> str:
-    """``8 PIX``: how far the GPUs are from their nearest HCAs."""
-    return _counts(one.nearest.values())
-
-
 def _counts(pairs: Iterable[Distance]) -> str:
+    """``6 PIX and 2 SYS``."""
     return listing(f"{count} {far.name}" for far, count in sorted(Counter(pairs).items()))
 
 
-def _finding(cause: Cause, node: str, summary: str, here: str, there: str, what: str) -> Finding:
-    place = seen("/sys/bus/pci/devices", what, "file")
-    return cause.warn(summary, at=node, observed=here, expected=PEERS(there), seen=place, fixes=COMPARE)
+def _finding(cause: Cause, node: str, summary: str, here: str, peers: str, what: str) -> Finding:
+    evidence = seen("/sys/bus/pci/devices", what, "file")
+    return cause.warn(summary, at=node, observed=here, expected=PEERS(peers), seen=evidence, fixes=COMPARE)
 
 
 @check(
@@ -164,7 +144,12 @@ def gpu_affinity(
         else:
             types = tuple(sorted(hca.hca_type or "" for hca in cards))
             kinds[tuple((device.index, device.name) for device in facts.devices), types][node] = found
-    near = {n: distances(one) for nodes in kinds.values() for n, one in nodes.items() if one.nearest}
+    near = {
+        n: _counts(one.nearest.values())
+        for nodes in kinds.values()
+        for n, one in nodes.items()
+        if one.nearest
+    }
     yield from differing(
         near, "way to the nearest HCA", FAR, key="gpu.affinity", expect=expect, status=Status.WARN,
         peers=False, fixes=lambda *_: COMPARE,

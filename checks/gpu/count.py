@@ -1,13 +1,13 @@
 """Number and kind of GPUs, against the hosts file and across the cluster."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from netdoctor.check import check
 from netdoctor.checks._shared.majority import majority
 from netdoctor.checks._shared.parity import differing
 from netdoctor.checks._shared.text import listing
-from netdoctor.checks.gpu._gpus import given_by_slurm, kept
+from netdoctor.checks.gpu._gpus import given_by_slurm, withheld
 from netdoctor.facts.accelerators import AcceleratorFacts
 from netdoctor.facts.expected import Expectation, Expectations
 from netdoctor.facts.gpu import GpuFacts
@@ -75,59 +75,53 @@ def gpu_count(
         (``--nproc-per-node gpu``).
     """
     others = others or {}
-    uncountable = list(_uncountable(gpus, others))
-    yield from uncountable
-    gpus = {node: gpu for node, gpu in gpus.items() if node not in {found.target for found in uncountable}}
-    if not gpus:
-        return
+    uncountable = {finding.target: finding for finding in _uncountable(gpus, others)}
+    yield from uncountable.values()
+    gpus = {node: gpu for node, gpu in gpus.items() if node not in uncountable}
     counts = {n: len(gpu.devices) or len(others[n].kfd if n in others else ()) for n, gpu in gpus.items()}
-    by_slurm = {n: given_by_slurm(nodes[n], gpu, (envs or {}).get(n)) for n, gpu in gpus.items()}
-    shares = {n: number for n, number in by_slurm.items() if number is not None}
-    typed = (
-        expect.for_values("gpu.count", {node: str(count) for node, count in counts.items()}) if expect else {}
-    )
-    if not any((*counts.values(), *shares.values(), *(nodes[node].gpus for node in gpus))) and not typed:
+    shares = {n: given_by_slurm(nodes[n], gpu, (envs or {}).get(n)) for n, gpu in gpus.items()}
+    values = {node: str(count) for node, count in counts.items()}
+    expectations = expect.for_values("gpu.count", values) if expect else {}
+    listed = [nodes[node].gpus for node in gpus]
+    if gpus and not (expectations or any((*counts.values(), *shares.values(), *listed))):
         yield skip("no GPU on any node, and none listed")
-        return
-    expected = _expected_counts(counts, nodes, shares, typed)
-    yield from _unlike_expected(counts, expected, gpus)
-    yield from _models(gpus, counts, expect)
+    elif gpus:
+        yield from _unlike_expected(counts, _expected_counts(counts, nodes, shares, expectations), gpus)
+        yield from _models(gpus, counts, expect)
 
 
-@dataclass(frozen=True, slots=True)
-class _Expected:
-    """How many GPUs a node should have. source: who says so, in words; stated: the user or Slurm, and not the
-    other nodes; exact: more of them are wrong, too; tie: as many nodes have another number."""
+class _Expected(NamedTuple):
+    """How many GPUs a node should have."""
 
-    count: int
-    source: str
-    stated: bool = False
-    exact: bool = True
-    tie: bool = False
+    number: int
+    source: str  # who says so, in words
+    stated: bool = False  # by the user or Slurm, and not by the other nodes
+    exact: bool = True  # whether more of them are wrong, too
+    tie: bool = False  # as many nodes have another number
 
 
 def _expected_counts(
     counts: Mapping[str, int],
     nodes: Mapping[str, Node],
-    shares: Mapping[str, int],
-    typed: Mapping[str, Expectation],
+    shares: Mapping[str, int | None],
+    expectations: Mapping[str, Expectation],
 ) -> dict[str, _Expected]:
     """What --expect says of each node, else the hosts file, else Slurm's share of the job, else most."""
-    found = {n: _Expected(share, "Slurm gave the task", True, exact=False) for n, share in shares.items()}
     listed = {node: number for node in counts if (number := nodes[node].gpus) is not None}
     slots = {node: n for node in counts if node not in listed and (n := nodes[node].slots) is not None}
     # slots= are processes per node. They stand for GPUs where some node has that many.
     if any(counts[node] == slot for node, slot in slots.items()):
         listed |= slots
-    found |= {n: _Expected(number, "the hosts file lists", True, exact=False) for n, number in listed.items()}
-    for node, wish in typed.items():
-        number = counts[node] if wish.is_met_by(f"{counts[node]}") else int(wish.number)
-        found[node] = _Expected(number, f"{wish.place} expects", True)
+    found = {n: _Expected(x, "Slurm gave the task", True, False) for n, x in shares.items() if x is not None}
+    found |= {n: _Expected(number, "the hosts file lists", True, False) for n, number in listed.items()}
+    for node, expectation in expectations.items():
+        number = counts[node] if expectation.is_met_by(f"{counts[node]}") else int(expectation.number)
+        found[node] = _Expected(number, f"{expectation.place} expects", True)
     peers = majority({node: count for node, count in counts.items() if node not in found})
     # With as many nodes on either side the smaller are the suspects.
     typical = max(peers.groups) if peers.tie else peers.value
     source = "another node has" if peers.tie else "most nodes have"
-    rest = _Expected(typical or 0, source, tie=bool(peers.tie))
+    rest = _Expected(typical or 0, source, tie=peers.tie)
     return {node: found.get(node, rest) for node in counts}
 
 
@@ -135,21 +129,22 @@ def _unlike_expected(
     counts: Mapping[str, int], expected: Mapping[str, _Expected], gpus: Mapping[str, GpuFacts]
 ) -> Iterator[Finding]:
     ranks = _numbers(counts)
+    fixes: tuple[Fix, ...]
     for node, count in counts.items():
         want = expected[node]
-        if count == want.count:
-            continue
-        about = {"at": node, "observed": str(count), "expected": str(want.count), "seen": _seen(gpus[node])}
-        summary = f"{count} GPU{'' if count == 1 else 's'}, {want.source} {want.count}"
-        origin = CONFIG if want.stated else PEERS
-        if count < want.count and (want.stated or not count):
-            yield FEWER.fail(summary, expected_from=origin, fixes=SEARCH, **about)
-        elif count < want.count:
-            cause = OTHER.but(confidence=LIKELY) if want.tie else OTHER
+        summary = f"{count} GPU{'' if count == 1 else 's'}, {want.source} {want.number}"
+        if count < want.number and (want.stated or not count):
+            say, fixes = FEWER.fail, (SEARCH,)
+        elif count < want.number:
+            say, fixes = OTHER.but(confidence=LIKELY if want.tie else OTHER.confidence).warn, (*ranks, SEARCH)
             summary += f"; torchrun needs --nproc-per-node {count} here"
-            yield cause.warn(summary, expected_from=PEERS, fixes=(*ranks, SEARCH), **about)
-        elif want.exact:
-            yield MORE.warn(summary, expected_from=origin, fixes=ranks, **about)
+        elif count > want.number and want.exact:
+            say, fixes = MORE.warn, ranks
+        else:
+            continue
+        number = (CONFIG if want.stated else PEERS)(str(want.number))
+        evidence = _evidence(gpus[node])
+        yield say(summary, at=node, observed=str(count), expected=number, seen=evidence, fixes=fixes)
 
 
 def _models(
@@ -168,7 +163,7 @@ def _models(
         expect=expect,
         status=Status.WARN,
         why="the job runs at the pace and with the memory of the smallest",
-        evidence_of=lambda node: _seen(gpus[node]),
+        evidence_of=lambda node: _evidence(gpus[node]),
     )
     for node, facts in gpus.items():
         names = sorted({device.name for device in facts.devices if device.name})
@@ -178,7 +173,7 @@ def _models(
                 at=node,
                 observed=listing(names),
                 expected=DERIVED("one model"),
-                seen=_seen(facts),
+                seen=_evidence(facts),
             )
         if nameless := [f"GPU {d.index}" for d in facts.devices if not d.name and d.error is None]:
             yield unknown(node, f"the model of {listing(nameless, 4)} could not be read")
@@ -189,18 +184,14 @@ def _models(
 
 
 def _uncountable(gpus: Mapping[str, GpuFacts], others: Mapping[str, AcceleratorFacts]) -> Iterator[Finding]:
-    foreign = [n for n, one in gpus.items() if _unknown(one, others.get(n))]
-    for node in foreign:
-        yield skip("GPUs that are not known here, or that this login may not see, are not counted", node)
     for node, gpu in gpus.items():
-        if gpu.nvml == "error" and not gpu.devices and node not in foreign:
+        found = others.get(node)
+        if (withheld(gpu) and not gpu.login_job) or (
+            found and not gpu.devices and (found.others or found.kfd_hidden)
+        ):
+            yield skip("GPUs that are not known here, or that this login may not see, are not counted", node)
+        elif gpu.nvml == "error" and not gpu.devices:
             yield unknown(node, f"the GPUs could not be counted: {gpu.nvml_message or 'NVML is silent'}")
-
-
-def _unknown(gpu: GpuFacts, found: AcceleratorFacts | None) -> bool:
-    if kept(gpu) and not gpu.login_job:
-        return True
-    return bool(found and not gpu.devices and (found.others or found.kfd_hidden))
 
 
 def _numbers(counts: Mapping[str, int]) -> tuple[Fix, ...]:
@@ -215,6 +206,6 @@ def _numbers(counts: Mapping[str, int]) -> tuple[Fix, ...]:
     return (in_job(text, "torchrun --nproc-per-node gpu ..."),)
 
 
-def _seen(gpu: GpuFacts) -> Evidence:
+def _evidence(gpu: GpuFacts) -> Evidence:
     devices = [f"GPU {d.index} {d.name or '?'} at {d.pci_bus_id}" for d in gpu.devices]
     return seen("NVML", listing(devices, 8) or "none")

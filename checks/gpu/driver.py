@@ -54,8 +54,8 @@ def gpu_driver(nodes: Mapping[str, GpuFacts], expect: Expectations | None = None
     def install(_: str, branch: str) -> Fix:
         return install_driver(branch)
 
-    def wait(_: str, wanted: str) -> Fix:
-        text = f"bring it to {wanted} at the next maintenance; the job may start"
+    def wait(_: str, release: str) -> Fix:
+        text = f"bring it to {release} at the next maintenance; the job may start"
         return Fix(text=text, effect="after reboot")
 
     for node, gpu in nodes.items():
@@ -63,19 +63,19 @@ def gpu_driver(nodes: Mapping[str, GpuFacts], expect: Expectations | None = None
             yield unknown(node, "the version of the NVIDIA driver could not be read")
         elif node not in versions:
             yield skip("no NVIDIA GPU with a driver on this node", node)
-    typed = expect.for_values("gpu.driver", versions) if expect else {}
-    parsed = {node: parse_version(text) for node, text in versions.items() if node not in typed}
+    expectations = expect.for_values("gpu.driver", versions) if expect else {}
+    parsed = {node: parse_version(text) for node, text in versions.items() if node not in expectations}
     branches = {node: f"{version[0]}" for node, version in parsed.items() if version}
     warn, why = Status.WARN, "NCCL may pick other paths there"
-    apart = list(
+    other_branch = list(
         differing(
             branches, "driver branch", BRANCH, status=warn, why=why, evidence_of=evidence, fixes=install
         )
     )
-    yield from apart
+    yield from other_branch
     # Within one branch a difference is of little harm, and no reason to touch a node before a launch.
     why = "same branch, so no harm is known"
-    left = {node: version for node, version in versions.items() if node in typed or not apart}
+    left = {node: version for node, version in versions.items() if node in expectations or not other_branch}
     yield from differing(
         left, "driver", VERSION, evidence_of=evidence, fixes=wait, key="gpu.driver", expect=expect,
         status=warn, why=why, report_equal=True,

@@ -1,13 +1,12 @@
 """Memory errors that a GPU could not correct, and what its memory has left to repair them with."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from netdoctor.check import check
 from netdoctor.checks._shared.text import listing
-from netdoctor.checks.gpu._gpus import reset, untold
-from netdoctor.checks.gpu._limits import to_be_tested, worn
-from netdoctor.facts.gpu import GpuFacts
-from netdoctor.model import HERE, Action, Cause, Finding, ok, seen
+from netdoctor.checks.gpu._gpus import nvml_finding, reset, untold
+from netdoctor.facts.gpu import Gpu, GpuFacts
+from netdoctor.model import HERE, Action, Cause, Finding, look, ok
 
 FAILED = Cause(
     "gpu-memory-worn", "{nodes} {has} a GPU whose memory cannot be repaired any more", action=Action.REPLACE
@@ -18,6 +17,36 @@ PENDING = Cause(
     action=Action.RESET_GPU,
 )
 ERRORS = Cause("gpu-ecc", "{nodes} {has} a GPU with uncorrected memory errors", action=Action.RESET_GPU)
+SPENT = Cause(
+    "gpu-memory-spent",
+    "{nodes} {has} a GPU with memory that is close to being past repair",
+    action=Action.REPLACE,
+)
+NO_SPARE = Cause(
+    "gpu-memory-no-spare",
+    "{nodes} {has} a GPU with a bank of memory that has no spare row left",
+    action=Action.IGNORE,
+)
+# Of the 64 that a board before Ampere can retire in its life.
+# https://github.com/NVIDIA/DCGM dcgm_gpu_hardware_limits.h, DCGM_LIMIT_MAX_RETIRED_PAGES
+MOST_RETIRED = 63
+# What wears out: its cause, whether it has, what is said of the GPU, NVML's word for it, what is expected.
+WORN: tuple[tuple[Cause, Callable[[Gpu], object], str, str, str], ...] = (
+    (
+        SPENT, lambda gpu: gpu.sram_exceeded, "has had more errors of its SRAM than NVIDIA lets pass",
+        "SRAM threshold exceeded", "not exceeded",
+    ),
+    (
+        NO_SPARE, lambda gpu: gpu.banks_without_spare and not gpu.remap_failed,
+        "has a bank of memory without a spare row",
+        "bank remap availability: none", "spare rows in every bank",
+    ),
+    (
+        SPENT, lambda gpu: (gpu.retired_pages or 0) >= MOST_RETIRED,
+        "has retired as many pages of its memory as it can",
+        f"{MOST_RETIRED} or more retired pages", f"fewer than {MOST_RETIRED}",
+    ),
+)  # fmt: skip
 
 
 @check(
@@ -44,38 +73,39 @@ def gpu_ecc(gpu: GpuFacts) -> Iterator[Finding]:
     """
     yield from untold(gpu, lambda device: device.ecc_uncorrected, "count ECC errors")
     for device in gpu.devices:
-        name = f"GPU {device.index}"
-        if count := device.ecc_uncorrected:
-            ever = f"{count}; {device.ecc_uncorrected_ever or count} in its life"
-            yield ERRORS.fail(
-                f"{name} has {count} uncorrected memory error{'s' if count > 1 else ''}",
-                observed=str(count),
-                expected="0",
-                seen=seen(f"NVML, {name}, volatile uncorrected ECC errors", ever),
-                fixes=reset(device.index),
-            )
-        elif device.remap_pending or device.retired_pending:
-            what = "rows" if device.remap_pending else "pages"
-            yield PENDING.warn(
-                f"{name} has memory {what} that are replaced at its next reset",
-                observed="pending",
-                expected="none pending",
-                seen=seen(f"NVML, {name}, faulty {what}", "pending"),
-                fixes=reset(device.index),
-            )
-        if device.remap_failed:
-            yield FAILED.fail(
-                f"{name} has a faulty memory row for which there is no spare one",
-                observed="remapping failed",
-                expected="no failure",
-                seen=seen(f"NVML, {name}, remapped rows", "failure occurred"),
-                fixes=to_be_tested(device),
-            )
-        yield from worn(device)
+        yield from _errors(device)
     past = {d.index: d.ecc_uncorrected_ever for d in gpu.devices if not d.ecc_uncorrected}
-    if told := [f"GPU {index} {count}" for index, count in past.items() if count]:
-        yield ok(HERE, f"uncorrected errors before the driver was loaded, not judged: {listing(told, 8)}")
+    if notes := [f"GPU {index} {count}" for index, count in past.items() if count]:
+        yield ok(HERE, f"uncorrected errors before the driver was loaded, not judged: {listing(notes, 8)}")
     if refused := [f"GPU {device.index}" for device in gpu.devices if device.sram_refused]:
         yield ok(
             HERE, f"needs root: whether {listing(refused, 4)} had more errors of SRAM than NVIDIA lets pass"
         )
+
+
+def _errors(gpu: Gpu) -> Iterator[Finding]:
+    # For NVIDIA's field diagnostic to decide.
+    shell = f"nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT -i {gpu.index}"
+    replace = look("have the GPU tested and replaced", shell)
+    if count := gpu.ecc_uncorrected:
+        words = f"has {count} uncorrected memory error{'s' if count > 1 else ''}"
+        ever = f"{count}; {gpu.ecc_uncorrected_ever or count} in its life"
+        yield nvml_finding(
+            ERRORS.fail, gpu, words, "volatile uncorrected ECC errors", str(count), "0",
+            output=ever, fixes=reset(gpu.index),
+        )  # fmt: skip
+    elif gpu.remap_pending or gpu.retired_pending:
+        kind = "rows" if gpu.remap_pending else "pages"
+        words = f"has memory {kind} that are replaced at its next reset"
+        yield nvml_finding(
+            PENDING.warn, gpu, words, f"faulty {kind}", "pending", "none pending", fixes=reset(gpu.index)
+        )
+    if gpu.remap_failed:
+        words = "has a faulty memory row for which there is no spare one"
+        yield nvml_finding(
+            FAILED.fail, gpu, words, "remapped rows", "remapping failed", "no failure",
+            output="failure occurred", fixes=replace,
+        )  # fmt: skip
+    for cause, is_spent, words, state, expected in WORN:
+        if is_spent(gpu):
+            yield nvml_finding(cause.warn, gpu, words, "", state, expected, fixes=replace)

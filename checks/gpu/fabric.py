@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from netdoctor.check import check
 from netdoctor.checks._shared.text import listing
-from netdoctor.checks.gpu._gpus import other_release, untold
+from netdoctor.checks.gpu._gpus import other_release, start_service, untold
 from netdoctor.facts.gpu import GpuFacts
-from netdoctor.model import DERIVED, Action, Cause, Finding, look, run, seen, skip
+from netdoctor.model import DERIVED, Action, Cause, Finding, look, seen, skip
 
 WAITS = Cause("gpu-fabric-waits", "GPUs of {nodes} wait for NVIDIA's fabric manager")
 FAILED = Cause("gpu-fabric-failed", "GPUs of {nodes} could not join their NVLink fabric", action=Action.DRAIN)
@@ -20,13 +20,7 @@ SEE = look(
     "systemctl status nvidia-fabricmanager --no-pager; tail -n 40 /var/log/fabricmanager.log",
     root=True,
 )
-START = run(
-    "start the fabric manager, now and at every start",
-    "systemctl enable --now nvidia-fabricmanager",
-    root=True,
-    risk="low",
-    undo="systemctl disable --now nvidia-fabricmanager",
-)
+START = start_service("the fabric manager", "nvidia-fabricmanager")
 
 
 @check(
@@ -83,10 +77,10 @@ def gpu_fabric(gpu: GpuFacts) -> Iterator[Finding]:
         )
     for cause, numbers in ((WAITS, {} if release else waits), (FAILED, failed)):
         if numbers:
-            text = listing((f"GPU {i}: {said}" for i, said in numbers.items()), 8)
+            text = listing((f"GPU {i}: {state}" for i, state in numbers.items()), 8)
             yield cause.fail(
                 f"not in the NVLink fabric: {text}",
-                observed=listing({str(said) for said in numbers.values()}),
+                observed=listing({str(state) for state in numbers.values()}),
                 expected="state completed, status 0",
                 seen=seen("NVML, GPU fabric info", text),
                 fixes=(START, SEE) if cause is WAITS else SEE,

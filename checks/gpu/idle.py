@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from netdoctor.check import check
 from netdoctor.checks._shared.processes import end_processes, process_text
 from netdoctor.checks._shared.text import MIB, listing
+from netdoctor.checks.gpu._gpus import nvml_finding
 from netdoctor.facts.gpu import GpuFacts
-from netdoctor.model import Action, Cause, Finding, look, seen, skip
+from netdoctor.model import Action, Cause, Finding, look, skip
 from netdoctor.rules.cuda import is_harmless, unseen_bytes
 
 BUSY = Cause("gpu-busy", "something already uses GPUs of {nodes}", action=Action.RETRY)
@@ -35,22 +36,20 @@ def gpu_idle(gpu: GpuFacts) -> Iterator[Finding]:
     if not gpu.devices:
         yield skip("no GPU on this node")
     # Not measured is not idle.
-    whole = [device for device in gpu.devices if device.error is None]
-    if silent := [f"GPU {d.index}" for d in whole if d.processes is None]:
+    answering = [device for device in gpu.devices if device.error is None]
+    if silent := [f"GPU {d.index}" for d in answering if d.processes is None]:
         yield skip(f"NVML does not tell which processes use {listing(silent, 4)}", gap=UNTOLD)
-    elif silent := [f"GPU {d.index}" for d in whole if d.memory_used_bytes is None]:
+    elif silent := [f"GPU {d.index}" for d in answering if d.memory_used_bytes is None]:
         yield skip(f"NVML does not tell how much memory of {listing(silent, 4)} is in use", gap=UNTOLD)
     for device in gpu.devices:
         busy = [p for p in device.processes or () if not is_harmless(p)]
         if busy:
             who = [process_text(process) for process in busy]
-            yield BUSY.warn(
-                f"GPU {device.index} is in use by {listing(who, 3)}",
-                observed=f"{len(busy)} process{'es' if len(busy) > 1 else ''}",
-                expected="an idle GPU",
-                seen=seen(f"NVML, GPU {device.index}", listing(who)),
-                fixes=end_processes(busy),
-            )
+            count = f"{len(busy)} process{'es' if len(busy) > 1 else ''}"
+            yield nvml_finding(
+                BUSY.warn, device, f"is in use by {listing(who, 3)}", "", count, "an idle GPU",
+                output=listing(who), fixes=end_processes(busy),
+            )  # fmt: skip
         elif used := unseen_bytes(device) // MIB:
             yield BUSY.warn(
                 f"{used} MiB of GPU {device.index} are in use by processes that cannot be seen",

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from netdoctor.check import check
 from netdoctor.checks._shared.majority import majority
 from netdoctor.checks._shared.text import listing
-from netdoctor.checks.gpu._gpus import other_release
+from netdoctor.checks.gpu._gpus import other_release, start_service
 from netdoctor.facts.gpu import GpuFacts
-from netdoctor.model import DERIVED, LIKELY, PEERS, Cause, Finding, look, run, seen, skip
+from netdoctor.model import DERIVED, LIKELY, PEERS, Cause, Finding, look, seen, skip
 
 RELEASE = Cause("gpu-imex-release", "{nodes} {has} an IMEX of another release than the driver")
 STOPPED = Cause("gpu-imex-stopped", "IMEX does not run on {nodes}, and does on others of the domain", LIKELY)
@@ -56,10 +56,10 @@ def gpu_imex(gpus: Mapping[str, GpuFacts]) -> Iterator[Finding]:
         if gpu.imex is None:
             yield skip("what runs here is not shown to this user", node, gap="IMEX (needs root)")
     for members in domains.values():
-        yield from _among(members)
+        yield from _in_domain(members)
 
 
-def _among(members: Mapping[str, GpuFacts]) -> Iterator[Finding]:
+def _in_domain(members: Mapping[str, GpuFacts]) -> Iterator[Finding]:
     running = {node: gpu for node, gpu in members.items() if gpu.imex}
     for node in (node for node, gpu in members.items() if gpu.imex is False):
         if 2 * len(running) > len(members):
@@ -69,22 +69,16 @@ def _among(members: Mapping[str, GpuFacts]) -> Iterator[Finding]:
                 observed="not running",
                 expected=PEERS("nvidia-imex among the processes"),
                 seen=seen("/proc", "no process nvidia-imex"),
-                fixes=run(
-                    "start it, now and at every start",
-                    "systemctl enable --now nvidia-imex",
-                    root=True,
-                    risk="low",
-                    undo="systemctl disable --now nvidia-imex",
-                ),
+                fixes=start_service("it", "nvidia-imex"),
             )
     spread = majority({node: gpu.imex_nodes for node, gpu in running.items() if gpu.imex_nodes})
-    for node, own in spread.minority.items() if spread.value else ():
-        odd = sorted(set(own or ()) ^ set(spread.value or ()))
+    for node, addresses in spread.minority.items() if spread.value else ():
+        odd = sorted(set(addresses or ()) ^ set(spread.value or ()))
         yield NODES.warn(
             f"{LIST} differs from that of most nodes of the domain by {listing(odd, 4)}",
             at=node,
-            observed=f"{len(own or ())} addresses",
+            observed=f"{len(addresses or ())} addresses",
             expected=PEERS(f"the {len(spread.value or ())} addresses that most have"),
-            seen=seen(LIST, listing(own or (), 8), "file"),
+            seen=seen(LIST, listing(addresses or (), 8), "file"),
             fixes=look("compare the lists", f"sort {LIST}; systemctl status nvidia-imex --no-pager"),
         )

@@ -1,12 +1,14 @@
 """NVLinks and PCIe lanes of GPUs of one kind."""
 
 import re
-from collections import Counter
-from collections.abc import Container, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
 from netdoctor.check import check
+from netdoctor.checks._shared.majority import of_most
 from netdoctor.checks._shared.parity import differing
 from netdoctor.checks._shared.text import listing
+from netdoctor.checks.gpu._gpus import nvml_finding
 from netdoctor.facts.expected import Expectations
 from netdoctor.facts.gpu import Gpu, GpuFacts
 from netdoctor.model import (
@@ -36,8 +38,8 @@ NARROW = Cause(
     action=Action.DRAIN,
 )
 
-# What may be typed of a model: the least of a node's GPUs is held to it.
-TYPED = (
+# What may be expected of a model: the least of a node's GPUs is compared with it.
+EXPECTED = (
     ("gpu.nvlinks", "number of NVLinks up", DOWN),
     ("gpu.pcie-generation", "PCIe generation that GPU and slot can do", NARROW),
     ("gpu.pcie-width", "number of PCIe lanes", NARROW),
@@ -49,14 +51,14 @@ GRACE = re.compile(r"\bG[HB]\d+\b")
 IDLE = 0x1  # nvmlClocksEventReasonGpuIdle
 WAITING = (1, 2)  # nvmlGpuFabricState_t, before it is complete
 
-Place = tuple[str, int]  # node and index of a GPU
+GpuId = tuple[str, int]  # node and index of a GPU
 
 
 @check(
     after=["ssh.login", "gpu.visible"],
     required=False,
     source="https://docs.nvidia.com/deploy/nvml-api/group__NvLink.html",
-    expects={key: int for key, *_ in TYPED},
+    expects={key: int for key, *_ in EXPECTED},
 )
 def gpu_link(gpus: Mapping[str, GpuFacts], expect: Expectations | None = None) -> Iterator[Finding]:
     """Every GPU has as many NVLinks up, and as many PCIe lanes, as the others of its kind.
@@ -80,35 +82,37 @@ def gpu_link(gpus: Mapping[str, GpuFacts], expect: Expectations | None = None) -
         Look for errors of the link, then reset the GPU or reboot the node; what stays is hardware: the
         board's connector, a bridge, a riser, the slot.
     """
-    models: dict[str, dict[Place, Gpu]] = {}
-    silent: set[Place] = set()
+    models: dict[str, dict[GpuId, Gpu]] = defaultdict(dict)
+    silent: set[GpuId] = set()
     for node, facts in gpus.items():
         for device in facts.devices:
             if device.error is None and device.name:
-                models.setdefault(device.name, {})[node, device.index] = device
+                models[device.name][node, device.index] = device
             elif device.error is None:
                 silent.add((node, device.index))
     compared: set[str] = set()
     for model, devices in models.items():
-        up = {place: d.nvlinks_active for place, d in devices.items() if d.nvlinks_active is not None}
-        widths = {place: d.pcie_width for place, d in devices.items() if d.pcie_width}
-        generations = {place: d.pcie_generation for place, d in devices.items() if d.pcie_generation}
-        free: list[dict[Place, int]] = []
-        for values, typed in zip((up, generations, widths), TYPED, strict=True):
-            said: Container[str] = ()
-            if expect and expect.has(typed[0], model):
-                yield from _typed(model, values, expect, *typed)
-                said = expect.for_nodes(typed[0], {node for node, _ in values}, model)
-            free.append({p: value for p, value in values.items() if p[0] not in said} if said else values)
+        up = {gpu_id: d.nvlinks_active for gpu_id, d in devices.items() if d.nvlinks_active is not None}
+        widths = {gpu_id: d.pcie_width for gpu_id, d in devices.items() if d.pcie_width}
+        generations = {gpu_id: d.pcie_generation for gpu_id, d in devices.items() if d.pcie_generation}
+        free: list[dict[GpuId, int]] = []
+        for values, row in zip((up, generations, widths), EXPECTED, strict=True):
+            expected: Container[str] = ()
+            if expect and expect.has(row[0], model):
+                yield from _unlike_expected(model, values, expect, *row)
+                expected = expect.for_nodes(row[0], {node for node, _ in values}, model)
+            free.append({gpu_id: value for gpu_id, value in values.items() if gpu_id[0] not in expected})
         yield from _nvlinks(devices, free[0])
         yield from _nodes_without(devices, up)
         yield from _slow(devices)
-        below = {place: found for place, one in devices.items() if (found := _below(place[0], one))}
+        below = {gpu_id: found for gpu_id, one in devices.items() if (found := _below(gpu_id[0], one))}
         yield from below.values()
-        yield from _pcie({p: d for p, d in devices.items() if p not in below}, free[2], free[1])
+        yield from _pcie(
+            {gpu_id: d for gpu_id, d in devices.items() if gpu_id not in below}, free[2], free[1]
+        )
         # Not measured, or nothing that most agree on, is not green.
         for values in (up, widths, generations):
-            if _usual(list(values.values())) is not None:
+            if _typical(values.values()) is not None:
                 silent |= devices.keys() - values.keys()
                 compared.update(node for node, _ in values if values is not generations)
     for node, facts in gpus.items():
@@ -117,17 +121,16 @@ def gpu_link(gpus: Mapping[str, GpuFacts], expect: Expectations | None = None) -
         elif node not in compared:
             yield skip("too few GPUs of this kind report their links, or most do not agree", node)
         elif mute := [f"GPU {d.index}" for d in facts.devices if (node, d.index) in silent]:
-            yield unknown(
-                node, f"NVML tells less of the links of {listing(mute, 4)} than of others of the kind"
-            )
+            words = f"NVML tells less of the links of {listing(mute, 4)} than of others of the kind"
+            yield unknown(node, words)
 
 
-def _typed(
-    model: str, there: Mapping[Place, int], expect: Expectations, key: str, noun: str, cause: Cause
+def _unlike_expected(
+    model: str, counts: Mapping[GpuId, int], expect: Expectations, key: str, noun: str, cause: Cause
 ) -> Iterator[Finding]:
     """Nodes on which a GPU has less than the user expects of this model."""
     least: dict[str, int] = {}
-    for (node, _), count in there.items():
+    for (node, _), count in counts.items():
         least[node] = min(count, least.get(node, count))
     values = {node: str(count) for node, count in least.items()}
     yield from differing(
@@ -143,87 +146,70 @@ def _typed(
     )
 
 
-def _usual(values: list[int]) -> int | None:
+def _typical(values: Iterable[int]) -> int | None:
     """What more than half of several have."""
-    if len(values) <= LEAST_PEERS:
-        return None
-    value, count = Counter(values).most_common(1)[0]
-    return value if 2 * count > len(values) else None
+    known = list(values)
+    return of_most(known) if len(known) > LEAST_PEERS else None
 
 
-def _by_index(values: Mapping[Place, int]) -> dict[int, Counter[int]]:
-    """How often each value is there at each index."""
-    counts: dict[int, Counter[int]] = {}
+def _low(values: Mapping[GpuId, int], typical: Callable[[GpuId], int | None]) -> dict[GpuId, int]:
+    """GPUs that have less than is typical of them, and what is, but not where all nodes are built so."""
+    at_index: dict[int, Counter[int]] = defaultdict(Counter)
     for (_, index), value in values.items():
-        counts.setdefault(index, Counter())[value] += 1
-    return counts
+        at_index[index][value] += 1
+    found = {}
+    for gpu_id, value in values.items():
+        same = at_index[gpu_id[1]]
+        others, alike = same.total() - 1, same[value] - 1
+        right = typical(gpu_id)
+        if right is not None and value < right and (others < LEAST_PEERS or 2 * alike <= others):
+            found[gpu_id] = right
+    return found
 
 
-def _is_odd(
-    place: Place, values: Mapping[Place, int], alike: Mapping[int, Counter[int]], usual: int | None
-) -> bool:
-    """Fewer than usual, and not because all nodes are built so at this index. alike: by _by_index."""
-    value = values.get(place)
-    if usual is None or value is None or value >= usual:
-        return False
-    others = alike[place[1]].total() - 1
-    return others < LEAST_PEERS or 2 * (alike[place[1]][value] - 1) <= others
-
-
-def _nvlinks(devices: Mapping[Place, Gpu], up: Mapping[Place, int]) -> Iterator[Finding]:
-    if len(set(up.values())) < 2:
-        return
-    linked = _usual([count for count in up.values() if count])
-    beside: dict[str, list[int]] = {}
+def _nvlinks(devices: Mapping[GpuId, Gpu], up: Mapping[GpuId, int]) -> Iterator[Finding]:
+    linked = _typical(count for count in up.values() if count)
+    on_node: dict[str, list[int]] = defaultdict(list)
     for (node, _), count in up.items():
-        beside.setdefault(node, []).append(count)
-    alike = _by_index(up)
-    for (node, index), count in up.items():
-        usual = linked if count else _usual(beside[node])
-        if _is_odd((node, index), up, alike, usual):
-            device = devices[node, index]
-            yield (DOWN.warn if count else DOWN.fail)(
-                f"GPU {index} has {count} of {device.nvlinks} NVLinks up, its peers {usual}",
-                at=node,
-                observed=f"{count} NVLinks",
-                expected=PEERS(f"{usual} NVLinks, as most {device.name} have"),
-                seen=seen(f"NVML, GPU {index}", f"NVLinks up: {count} of {device.nvlinks}{_down(device)}"),
-                fixes=look(
-                    "see which links are down and what errors they had",
-                    f"nvidia-smi nvlink -s -i {index}; nvidia-smi nvlink -e -i {index}",
-                ),
-            )
+        on_node[node].append(count)
+    for gpu_id, typical in _low(up, lambda one: linked if up[one] else _typical(on_node[one[0]])).items():
+        device, count = devices[gpu_id], up[gpu_id]
+        have, down = f"{count} of {device.nvlinks}", listing(map(str, device.nvlinks_down), 8)
+        yield nvml_finding(
+            DOWN.warn if count else DOWN.fail, device, f"has {have} NVLinks up, its peers {typical}",
+            "", f"{count} NVLinks", PEERS(f"{typical} NVLinks, as most {device.name} have"), at=gpu_id[0],
+            output=f"NVLinks up: {have}{f'; down: {down}' if down else ''}",
+            fixes=look(
+                "see which links are down and what errors they had",
+                f"nvidia-smi nvlink -s -i {device.index}; nvidia-smi nvlink -e -i {device.index}",
+            ),
+        )  # fmt: skip
 
 
-def _down(gpu: Gpu) -> str:
-    return f"; down: {listing(map(str, gpu.nvlinks_down), 8)}" if gpu.nvlinks_down else ""
-
-
-def _slow(devices: Mapping[Place, Gpu]) -> Iterator[Finding]:
+def _slow(devices: Mapping[GpuId, Gpu]) -> Iterator[Finding]:
     """Links that trained at less than the others of their GPU."""
     for (node, index), device in devices.items():
-        usual = device.nvlink_mbyte_s or 0
-        slow = {link: speed for link, speed in device.nvlinks_other_mbyte_s if speed < usual}
+        typical = device.nvlink_mbyte_s or 0
+        slow = {link: speed for link, speed in device.nvlinks_other_mbyte_s if speed < typical}
         if slow:
-            said = listing((f"NVLink {link} at {speed / 1000:.4g} GB/s" for link, speed in slow.items()), 4)
-            yield SLOW.warn(
-                f"GPU {index} has {said}, its others at {usual / 1000:.4g}",
-                at=node,
-                observed=f"{min(slow.values()) / 1000:.4g} GB/s",
-                expected=PEERS(f"{usual / 1000:.4g} GB/s, as most NVLinks of this GPU"),
-                seen=seen(f"NVML, GPU {index}, speed of its NVLinks", said),
+            links = listing((f"NVLink {link} at {speed / 1000:.4g} GB/s" for link, speed in slow.items()), 4)
+            rate = f"{typical / 1000:.4g}"
+            yield nvml_finding(
+                SLOW.warn, device, f"has {links}, its others at {rate}", "speed of its NVLinks",
+                f"{min(slow.values()) / 1000:.4g} GB/s",
+                PEERS(f"{rate} GB/s, as most NVLinks of this GPU"), at=node, output=links,
                 fixes=look("compare the links", f"nvidia-smi nvlink -s -i {index}"),
-            )
+            )  # fmt: skip
 
 
-def _nodes_without(devices: Mapping[Place, Gpu], up: Mapping[Place, int]) -> Iterator[Finding]:
+def _nodes_without(devices: Mapping[GpuId, Gpu], up: Mapping[GpuId, int]) -> Iterator[Finding]:
     """Nodes that lost every NVLink of several GPUs, while other nodes have them on all of this model."""
-    nodes: dict[str, dict[int, int | None]] = {}
+    nodes: dict[str, dict[int, int | None]] = defaultdict(dict)
     for node, index in devices:
-        nodes.setdefault(node, {})[index] = up.get((node, index))
+        nodes[node][index] = up.get((node, index))
     linked = [node for node, counts in nodes.items() if all(counts.values())]
     lost = [n for n, counts in nodes.items() if len(counts) > 1 and all(c == 0 for c in counts.values())]
-    usual = max((count or 0 for node in linked for count in nodes[node].values()), default=0)
+    typical = max((count or 0 for node in linked for count in nodes[node].values()), default=0)
     for node in lost:
         first = devices[node, min(nodes[node])]
         bridged = not WIRED.search(first.name)
@@ -231,13 +217,13 @@ def _nodes_without(devices: Mapping[Place, Gpu], up: Mapping[Place, int]) -> Ite
         if (bridged and len(linked) <= len(lost)) or (excused and not linked):
             continue
         are = "are down" if first.nvlinks else "do not exist for the driver"
-        others = f"; GPUs of {listing(linked, 3)} have {usual} up" if linked else ""
-        wanted = PEERS(f"{usual} NVLinks, as every {first.name} of {listing(linked, 3)} has")
+        others = f"; GPUs of {listing(linked, 3)} have {typical} up" if linked else ""
+        expected = PEERS(f"{typical} NVLinks, as every {first.name} of {listing(linked, 3)} has")
         yield (NONE_UP.warn if bridged or not linked else NONE_UP.fail)(
             f"the NVLinks of all {len(nodes[node])} GPUs {are}{others}",
             at=node,
             observed="no NVLink up on any GPU",
-            expected=wanted if linked else DERIVED(f"{first.nvlinks} NVLinks, which the board has"),
+            expected=expected if linked else DERIVED(f"{first.nvlinks} NVLinks, which the board has"),
             seen=seen("NVML, all GPUs", f"NVLinks up: 0 of {first.nvlinks or 0}"),
             fixes=look(
                 "see whether Fabric Manager runs and what it says; after its start, reset the GPUs or reboot",
@@ -247,18 +233,16 @@ def _nodes_without(devices: Mapping[Place, Gpu], up: Mapping[Place, int]) -> Ite
 
 
 def _pcie(
-    devices: Mapping[Place, Gpu], widths: Mapping[Place, int], generations: Mapping[Place, int]
+    devices: Mapping[GpuId, Gpu], widths: Mapping[GpuId, int], generations: Mapping[GpuId, int]
 ) -> Iterator[Finding]:
-    if len(set(widths.values())) < 2 and len(set(generations.values())) < 2:
-        return
-    width, generation = _usual(list(widths.values())), _usual(list(generations.values()))
-    usual = f"PCIe {generation or '?'} x{width or '?'}"
-    kinds = ((widths, _by_index(widths), width), (generations, _by_index(generations), generation))
+    width, generation = _typical(widths.values()), _typical(generations.values())
+    typical = f"PCIe {generation or '?'} x{width or '?'}"
+    low = {**_low(widths, lambda _: width), **_low(generations, lambda _: generation)}
     for (node, index), device in devices.items():
-        if any(_is_odd((node, index), *kind) for kind in kinds):
+        if (node, index) in low:
             has = f"PCIe {device.pcie_generation or '?'} x{device.pcie_width or '?'}"
-            summary = f"GPU {index} is on {has}, its peers on {usual}"
-            yield _narrow(node, index, has, summary, PEERS(f"{usual}, as most {device.name} have"))
+            expected = PEERS(f"{typical}, as most {device.name} have")
+            yield _narrow(node, device, has, f"its peers on {typical}", expected)
 
 
 def _below(node: str, gpu: Gpu) -> Finding | None:
@@ -273,21 +257,14 @@ def _below(node: str, gpu: Gpu) -> Finding | None:
     if not narrow and not (at_work and 0 < generation < (gpu.pcie_generation or 0)):
         return None
     has = f"PCIe {generation or '?'} x{width or '?'}"
-    most = f"PCIe {gpu.pcie_generation or '?'} x{gpu.pcie_width_most or '?'}"
-    summary = f"GPU {gpu.index} is on {has}, it and its slot can do {most}"
-    return _narrow(node, gpu.index, has, summary, DERIVED(most))
+    best = f"PCIe {gpu.pcie_generation or '?'} x{gpu.pcie_width_most or '?'}"
+    return _narrow(node, gpu, has, f"it and its slot can do {best}", DERIVED(best))
 
 
-def _narrow(node: str, index: int, has: str, summary: str, expected: Expected) -> Finding:
-    return NARROW.warn(
-        summary,
-        at=node,
-        observed=has,
-        expected=expected,
-        seen=seen(f"NVML, GPU {index}", has),
-        fixes=look(
-            "compare what the slot and the GPU can do with what they agreed on",
-            f"nvidia-smi -i {index} --format=csv --query-gpu="
-            "pcie.link.gen.max,pcie.link.width.current,pcie.link.width.max",
-        ),
+def _narrow(node: str, gpu: Gpu, has: str, against: str, expected: Expected) -> Finding:
+    shell = (
+        f"nvidia-smi -i {gpu.index} --format=csv --query-gpu="
+        "pcie.link.gen.max,pcie.link.width.current,pcie.link.width.max"
     )
+    see = look("compare what the slot and the GPU can do with what they agreed on", shell)
+    return nvml_finding(NARROW.warn, gpu, f"is on {has}, {against}", "", has, expected, at=node, fixes=see)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from netdoctor.check import check
 from netdoctor.checks._shared.text import listing
-from netdoctor.checks.gpu._gpus import reset, untold
+from netdoctor.checks.gpu._gpus import nvml_finding, reset, untold
 from netdoctor.facts.counters import LaterCounters
 from netdoctor.facts.gpu import Gpu, GpuFacts
 from netdoctor.model import HERE, Action, Cause, Finding, after_reboot, look, ok, seen
@@ -14,22 +14,23 @@ RECOVERED = Cause("gpu-nvlink-recovered", "an NVLink of GPUs of {nodes} broke do
 CRC = Cause("gpu-nvlink-crc", "NVLinks of GPUs of {nodes} garble what they carry", action=Action.DRAIN)
 REPEATED = Cause("gpu-nvlink-replays", "NVLinks of GPUs of {nodes} repeat packets")
 REPLAYS = Cause("gpu-pcie-replays", "PCIe links of GPUs of {nodes} repeat packets", action=Action.DRAIN)
-GONE = Cause("gpu-lost-meanwhile", "a GPU of {nodes} failed while the scan measured", action=Action.REBOOT)
+LOST = Cause("gpu-lost-meanwhile", "a GPU of {nodes} failed while the scan measured", action=Action.REBOOT)
+SEE = look("read what the driver says of it", "dmesg -T | grep -E 'NVRM|Xid' | tail -n 20", root=True)
+RESTART = after_reboot("restart the node, with nothing running on it", "systemctl reboot")
 # In less, one burst more or less is everything.
 APART_S = 1.0
 
 
 class Rule(NamedTuple):
-    """A counter of a GPU and what is too much: `least` events, and `per_s` of them a second. old: its total
-    since the driver was loaded is held against that, too. link: the same by link, in Gpu.link_errors."""
+    """A counter of a GPU and what is too much: `least` events, and `per_s` of them a second."""
 
     read: Callable[[Gpu], int | None]
     what: str
     cause: Cause
     per_s: float = 0.0
     least: int = 1
-    old: bool = True
-    link: str = ""
+    old: bool = True  # its total since the driver was loaded is held against that, too
+    link: str = ""  # the same by NVLink, in Gpu.link_errors
 
     @property
     def expected(self) -> str:
@@ -61,15 +62,14 @@ MOST_LINKS = 3
 
 
 class Counted(NamedTuple):
-    """What a GPU counted in the `seconds` of the scan; before it (not `during`), in those since the node was
-    started, None where nobody knows. link: one of its NVLinks, None for all of it."""
+    """What a GPU counted during the scan, or before it."""
 
     gpu: int
     rule: Rule
     events: int
-    seconds: float | None
+    seconds: float | None  # of the scan; else since the node was started, None where nobody knows
     during: bool
-    link: int | None = None
+    link: int | None = None  # one of its NVLinks, None for all of it
 
     @property
     def is_bad(self) -> bool:
@@ -84,10 +84,10 @@ class Counted(NamedTuple):
     @property
     def words(self) -> str:
         what = self.rule.what if self.events != 1 else self.rule.what.removesuffix("s").replace("ie", "y")
-        return f"{self.place}: {self.events} {what}"
+        return f"{self.name}: {self.events} {what}"
 
     @property
-    def place(self) -> str:
+    def name(self) -> str:
         return f"GPU {self.gpu}" if self.link is None else f"GPU {self.gpu}, NVLink {self.link}"
 
 
@@ -105,14 +105,14 @@ def _totals(rule: Rule, gpu: Gpu) -> dict[int | None, int]:
     return counts | {None: max(total or 0, sum(counts.values()))}
 
 
-def _named(found: list[Counted]) -> Iterator[Counted]:
+def _bad_parts(found: list[Counted]) -> Iterator[Counted]:
     """The links that are bad by themselves; where none is, or most are, the GPU."""
     bad = [one for one in found if one.link is not None and one.is_bad]
     yield from bad if 0 < len(bad) <= MOST_LINKS else (one for one in found if one.link is None)
 
 
 def counted(gpu: GpuFacts, later: LaterCounters | None) -> Iterator[Counted]:
-    """Of each GPU what it had counted at login, and what was added until the second reading."""
+    """What each GPU had counted at login, and what was added until the second reading."""
     again = {one.uuid: one for one in later.gpu.devices} if later and later.gpu else {}
     began, ended = gpu.up_s, later.gpu.up_s if later and later.gpu else None
     seconds = ended - began if began and ended else 0.0
@@ -120,31 +120,21 @@ def counted(gpu: GpuFacts, later: LaterCounters | None) -> Iterator[Counted]:
         for rule in RULES:
             old = _totals(rule, device)
             found = [Counted(device.index, rule, n, began, False, at) for at, n in old.items() if n]
-            yield from _named(found)
+            yield from _bad_parts(found)
             if device.uuid in again and seconds >= APART_S:
                 new = {at: n - old.get(at, 0) for at, n in _totals(rule, again[device.uuid]).items()}
                 more = [(at, n) for at, n in new.items() if n > 0]
-                yield from _named([Counted(device.index, rule, n, seconds, True, at) for at, n in more])
+                yield from _bad_parts([Counted(device.index, rule, n, seconds, True, at) for at, n in more])
 
 
-def gone(gpu: GpuFacts, later: LaterCounters | None) -> Iterator[Finding]:
+def lost(gpu: GpuFacts, later: LaterCounters | None) -> Iterator[Finding]:
     """GPUs that answered at login, and to whom something happened until the second reading."""
     well = {device.index for device in gpu.devices if device.error is None}
     for device in later.gpu.devices if later and later.gpu else ():
         if device.error is not None and device.index in well:
-            yield GONE.fail(
-                f"GPU {device.index} answered at login, and no more after the scan: {device.error}",
-                observed=device.error,
-                expected="an answer",
-                seen=seen(f"NVML, GPU {device.index}, second reading", device.error),
-                fixes=(
-                    look(
-                        "read what the driver says of it",
-                        "dmesg -T | grep -E 'NVRM|Xid' | tail -n 20",
-                        root=True,
-                    ),
-                    after_reboot("restart the node, with nothing running on it", "systemctl reboot"),
-                ),
+            words = f"answered at login, and no more after the scan: {device.error}"
+            yield nvml_finding(
+                LOST.fail, device, words, "second reading", device.error, "an answer", fixes=(SEE, RESTART)
             )
 
 
@@ -176,12 +166,12 @@ def gpu_link_errors(gpu: GpuFacts, later: LaterCounters | None) -> Iterator[Find
         bridge, a riser, the slot.
     """
     yield from untold(gpu, tells, "count errors of their links")
-    yield from gone(gpu, later)
+    yield from lost(gpu, later)
     found = list(counted(gpu, later))
     bad = [one for one in found if one.is_bad]
     yield from map(_finding, bad)
-    named = {(one.gpu, one.rule) for one in bad}
-    if rest := [one.words for one in found if (one.gpu, one.rule) not in named and not one.during]:
+    judged = {(one.gpu, one.rule) for one in bad}
+    if rest := [one.words for one in found if (one.gpu, one.rule) not in judged and not one.during]:
         yield ok(HERE, f"since the driver was loaded, and not judged: {listing(rest, 8)}")
 
 
@@ -193,6 +183,6 @@ def _finding(one: Counted) -> Finding:
         f"{one.words} {when}",
         observed=f"{one.events / one.seconds:.3g} a second" if one.seconds else str(one.events),
         expected=one.rule.expected,
-        seen=seen(f"NVML, {one.place}, {one.rule.what}", f"{one.events} {when}"),
+        seen=seen(f"NVML, {one.name}, {one.rule.what}", f"{one.events} {when}"),
         fixes=(look("read the counters", read), reset(one.gpu)),
     )

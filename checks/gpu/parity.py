@@ -3,47 +3,67 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
-from typing import Any
 
 from netdoctor.check import check
-from netdoctor.checks._shared.parity import differing
+from netdoctor.checks._shared.parity import Property
 from netdoctor.checks._shared.text import listing
-from netdoctor.checks.gpu._limits import corrupt, set_lower
+from netdoctor.checks.gpu._gpus import nvml_finding
 from netdoctor.facts.expected import Expectations
 from netdoctor.facts.gpu import Gpu, GpuFacts
-from netdoctor.model import Cause, Finding, Fix, Status, run, skip
+from netdoctor.model import DERIVED, Action, Cause, Finding, Fix, look, run, skip
 
+CAPPED = Cause("gpu-power-capped", "GPUs of {nodes} are limited to less power than their default")
+SLOWER = Cause("gpu-clocks-set", "GPUs of {nodes} are set to lower clocks than their default")
+CORRUPT = Cause("gpu-inforom-corrupt", "{nodes} {has} a GPU with a corrupt InfoROM", action=Action.REPLACE)
 MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
+REPLACE = "have it written anew, or the board replaced"
 RESET = "  # needs a reset of the GPUs"
 
 
-def _inforom(said: tuple[bool | None, str]) -> str:
-    """Its version, where it is known whether that can be trusted."""
-    valid, version = said
-    return "" if valid is None else version
+def _mode(attribute: str) -> Callable[[Gpu], str]:
+    return lambda gpu: {None: "", True: "on", False: "off"}[getattr(gpu, attribute)]
 
 
-def _switch(value: bool | None) -> str | None:
-    return None if value is None else "on" if value else "off"
+def _switch(command: str) -> Callable[[str], tuple[Fix, ...]]:
+    """Set a mode as on the other nodes; nothing where those are mixed. command: ``{}`` is 1 or 0."""
+
+    def fix(mode: str) -> tuple[Fix, ...]:
+        if mode not in ("on", "off"):
+            return ()
+        return (run(f"switch it {mode}", command.format(int(mode == "on")), root=True, risk="medium"),)
+
+    return fix
 
 
-# What is compared: its key and its kind, its word, how it is read and put into words, and the command that
-# sets it. Read by C of each GPU there is, and put into words once for what is alike.
-PROPERTIES: tuple[tuple[str, type, str, Callable[[Gpu], Any], Callable[[Any], str | None], str], ...] = (
-    ("gpu.vbios", str, "VBIOS", attrgetter("vbios"), lambda text: text, ""),
-    ("gpu.inforom", str, "InfoROM", attrgetter("inforom_valid", "inforom"), _inforom, ""),
-    ("gpu.ecc", bool, "ECC mode", attrgetter("ecc_enabled"), _switch, "nvidia-smi -e {}" + RESET),
-    ("gpu.mig", bool, "MIG mode", attrgetter("mig_enabled"), _switch, "nvidia-smi -mig {}" + RESET),
-    ("gpu.persistence", bool, "persistence mode", attrgetter("persistence"), _switch, "nvidia-smi -pm {}"),
-    ("gpu.compute-mode", str, "compute mode", attrgetter("compute_mode"), MODES.get, ""),
+# InfoROM: where it is known whether it can be trusted. Those with a fix are on or off.
+PROPERTIES: tuple[Property[Gpu], ...] = (
+    Property("gpu.vbios", "VBIOS", attrgetter("vbios")),
+    Property("gpu.inforom", "InfoROM", lambda gpu: "" if gpu.inforom_valid is None else gpu.inforom),
+    Property("gpu.ecc", "ECC mode", _mode("ecc_enabled"), fix=_switch(f"nvidia-smi -e {{}}{RESET}")),
+    Property("gpu.mig", "MIG mode", _mode("mig_enabled"), fix=_switch(f"nvidia-smi -mig {{}}{RESET}")),
+    Property("gpu.persistence", "persistence mode", _mode("persistence"), fix=_switch("nvidia-smi -pm {}")),
+    Property("gpu.compute-mode", "compute mode", lambda gpu: MODES.get(gpu.compute_mode)),  # type: ignore[arg-type]
 )
+# What may be set below its default: what it is, its unit, how it and its default are read, nvidia-smi's
+# section, and the flag that takes it back.
+DEFAULTS: tuple[tuple[Cause, str, str, Callable[[Gpu], tuple[float, float]], str, str], ...] = (
+    (CAPPED, "power", "W", lambda gpu: (gpu.power_limit_w or 0, gpu.power_default_w or 0), "POWER", "-pl"),
+    (SLOWER, "graphics clock", "MHz", lambda gpu: _clocks(gpu, 0), "CLOCK", "-rac"),
+    (SLOWER, "memory clock", "MHz", lambda gpu: _clocks(gpu, 1), "CLOCK", "-rac"),
+)
+
+
+def _clocks(gpu: Gpu, index: int) -> tuple[float, float]:
+    """Application clock as set, and its default: 0 graphics, 1 memory."""
+    now, default = gpu.clocks_set_mhz, gpu.clocks_default_mhz
+    return (now[index], default[index]) if now and default else (0, 0)
 
 
 @check(
     after=["ssh.login", "gpu.visible"],
     required=False,
     source="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html",
-    expects={key: kind for key, kind, *_ in PROPERTIES},
+    expects={row.key: bool if row.fix else str for row in PROPERTIES},
 )
 def gpu_parity(gpus: Mapping[str, GpuFacts], expect: Expectations | None = None) -> Iterator[Finding]:
     """GPUs of one model have the same firmware, the same modes, and their full power.
@@ -69,28 +89,47 @@ def gpu_parity(gpus: Mapping[str, GpuFacts], expect: Expectations | None = None)
     if not models:
         yield skip("no GPU on any node")
     for model, nodes in models.items():
-        named: set[str | None] = set()  # another VBIOS brings its own InfoROM
-        for key, _, word, read, put, command in PROPERTIES:
-            read_of = {node: set(map(read, devices)) for node, devices in nodes.items()}
-            said = {node: {put(one) or "" for one in values} for node, values in read_of.items()}
+        vbios_differs: set[str] = set()
+        for row in PROPERTIES:
+            texts = {node: {str(row.read(one) or "") for one in devices} for node, devices in nodes.items()}
+            is_expected = expect is not None and expect.has(row.key, model)
             # Boards and drivers that do not know the property say nothing on all nodes.
-            asked = expect is not None and expect.has(key, model)
-            if not asked and not any(values - {""} for values in said.values()):
+            if not is_expected and not any(found - {""} for found in texts.values()):
                 continue
-            if key == "gpu.inforom" and not asked:
-                said = {node: values for node, values in said.items() if node not in named}
-            told = {node: None if "" in values else listing(sorted(values)) for node, values in said.items()}
-
-            def fix(node: str, wanted: str, command: str = command) -> tuple[Fix, ...]:
-                shell = command.format("1" if wanted == "on" else "0") if wanted in ("on", "off") else ""
-                return (run(f"switch it {wanted}", shell, root=True, risk="medium"),) if shell else ()
-
-            cause = Cause(f"gpu-parity-{word.split()[0].lower()}", f"{word} differs between {{nodes}}")
-            like: dict[str, Any] = {"key": key, "expect": expect, "item": model, "status": Status.WARN}
-            for found in differing(told, f"{word} of {model}", cause, fixes=fix, **like):
-                named.add(found.target if key == "gpu.vbios" else None)
-                yield found
+            # Another VBIOS brings its own InfoROM.
+            if row.key == "gpu.inforom" and not is_expected:
+                texts = {node: found for node, found in texts.items() if node not in vbios_differs}
+            values = {node: None if "" in found else listing(sorted(found)) for node, found in texts.items()}
+            cause = Cause(
+                f"gpu-parity-{row.noun.split()[0].lower()}", f"{row.noun} differs between {{nodes}}"
+            )
+            for finding in row.differing(values, cause, expect, noun=f"{row.noun} of {model}", item=model):
+                if row.key == "gpu.vbios":
+                    vbios_differs.add(finding.target)
+                yield finding
         for node, devices in nodes.items():
             for one in devices:
-                yield from set_lower(node, one)
-                yield from corrupt(node, one)
+                yield from _set_lower(node, one)
+                if one.inforom_valid is False:
+                    yield nvml_finding(
+                        CORRUPT.warn, one, "has an InfoROM whose checksums do not fit",
+                        "validation of the InfoROM", "corrupt", "checksums that fit", at=node,
+                        output=f"corrupt, {one.inforom}",
+                        fixes=look(REPLACE, f"nvidia-smi -q -i {one.index}"),
+                    )  # fmt: skip
+
+
+def _set_lower(node: str, gpu: Gpu) -> Iterator[Finding]:
+    """What somebody has set below the GPU's default."""
+    for cause, what, unit, read, section, flag in DEFAULTS:
+        now, default = read(gpu)
+        if 0 < now < default:
+            value, normal = f"{now:g} {unit}", f"{default:g} {unit}"
+            yield nvml_finding(
+                cause.warn, gpu, f"is limited to {value} ({what}), its default is {normal}",
+                f"limit of its {what}", value, DERIVED(normal), at=node,
+                fixes=look(
+                    f"ask who has set it; nvidia-smi {flag} takes it back",
+                    f"nvidia-smi -q -d {section} -i {gpu.index}",
+                ),
+            )  # fmt: skip

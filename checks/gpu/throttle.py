@@ -4,10 +4,9 @@ from collections.abc import Iterator
 
 from netdoctor.check import check
 from netdoctor.checks._shared.text import listing
-from netdoctor.checks.gpu._gpus import untold
-from netdoctor.checks.gpu._limits import too_hot
-from netdoctor.facts.gpu import GpuFacts
-from netdoctor.model import Action, Cause, Finding, look, seen
+from netdoctor.checks.gpu._gpus import nvml_finding, untold
+from netdoctor.facts.gpu import Gpu, GpuFacts
+from netdoctor.model import DERIVED, Action, Cause, Finding, look
 
 # nvmlClocksEventReason*, nvml.h. Idle (0x1), application clocks (0x2), the software power cap
 # (0x4), sync boost (0x10) and display clocks (0x100) are normal in one situation or another.
@@ -21,6 +20,7 @@ BAD = {
 ANY = sum(BAD)
 
 POWER = Cause("gpu-power-brake", "the power supply holds back GPUs of {nodes}", action=Action.DRAIN)
+HOT = Cause("gpu-hot", "GPUs of {nodes} are as hot as they may become", action=Action.DRAIN)
 SLOWED = Cause("gpu-slowdown", "GPUs of {nodes} are held back by heat or power", action=Action.DRAIN)
 
 
@@ -49,15 +49,30 @@ def gpu_throttle(gpu: GpuFacts) -> Iterator[Finding]:
         if bits & ANY:
             reasons = listing(text for bit, text in BAD.items() if bits & bit)
             cause = POWER if bits & POWER_BRAKE else SLOWED
-            yield cause.warn(
-                f"GPU {device.index} is held back: {reasons}",
-                observed=f"{reasons} ({bits:#x})",
-                expected="none of them",
-                seen=seen(f"NVML, GPU {device.index}, clock event reasons", f"{bits:#x}"),
+            yield nvml_finding(
+                cause.warn, device, f"is held back: {reasons}", "clock event reasons",
+                f"{reasons} ({bits:#x})", "none of them", output=f"{bits:#x}",
                 fixes=look(
                     "read temperatures, power and clocks",
                     f"nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE,CLOCK -i {device.index}",
                 ),
-            )
+            )  # fmt: skip
         else:
-            yield from too_hot(device)
+            yield from _too_hot(device)
+
+
+def _too_hot(gpu: Gpu) -> Iterator[Finding]:
+    """A GPU that has reached the lower one of its own limits."""
+    degrees = [limit for limit in (gpu.operating_c, gpu.slowdown_c) if limit]
+    margins = [limit for limit in (gpu.operating_margin_c, gpu.slowdown_margin_c) if limit is not None]
+    if gpu.margin_c is not None and margins and gpu.margin_c <= max(margins):
+        now, right = f"{gpu.margin_c} C from its limit", f"more than {max(margins)} C, this GPU's own margin"
+    elif gpu.temperature_c and degrees and gpu.temperature_c >= min(degrees):
+        now, right = f"at {gpu.temperature_c} C", f"below {min(degrees)} C, this GPU's own limit"
+    else:
+        return
+    see = look("look at fans, air and coolant", f"nvidia-smi -q -d TEMPERATURE,PERFORMANCE -i {gpu.index}")
+    yield nvml_finding(
+        HOT.warn, gpu, f"is {now}", "temperature", now, DERIVED(right),
+        output=f"{gpu.temperature_c} C", fixes=see,
+    )  # fmt: skip

@@ -7,9 +7,9 @@ from netdoctor.checks._shared.text import listing
 from netdoctor.facts.accelerators import AcceleratorFacts
 from netdoctor.facts.gpu import Gpu, GpuFacts
 from netdoctor.facts.software import SoftwareFacts, Torch
-from netdoctor.model import DERIVED, HERE, Cause, Evidence, Finding, ok, run, seen, skip, unknown
+from netdoctor.model import DERIVED, HERE, Cause, Finding, ok, run, seen, skip, unknown
 from netdoctor.rules.cuda import BF16, build_with, code_for
-from netdoctor.rules.versions import Version, parse_version
+from netdoctor.rules.versions import parse_version
 
 VENDOR = Cause("torch-other-vendor", "torch on {nodes} is not built for the GPUs there")
 NO_CODE = Cause("torch-no-gpu-code", "torch on {nodes} has no code for the GPUs there")
@@ -59,43 +59,34 @@ def gpu_torch(
         yield from _code(torch, gpu.devices)
 
 
-def _other_vendor(torch: Torch, built: str, whose: str, wanted: str) -> Finding:
+def _other_vendor(torch: Torch, built: str, vendor: str, platform: str) -> Finding:
     return VENDOR.fail(
-        f"torch {torch.version} is built for {built}, and the node's GPUs are {whose}",
+        f"torch {torch.version} is built for {built}, and the node's GPUs are {vendor}",
         observed=torch.version,
-        expected=DERIVED(f"a build with {wanted}"),
+        expected=DERIVED(f"a build with {platform}"),
         seen=seen(f"{torch.path or 'torch'}/version.py", torch.version, "file"),
-        fixes=run(f"install a build with {wanted} (pytorch.org/get-started)", effect="next launch"),
+        fixes=run(f"install a build with {platform} (pytorch.org/get-started)", effect="next launch"),
     )
 
 
 def _code(torch: Torch, devices: tuple[Gpu, ...]) -> Iterator[Finding]:
     """Each kind of GPU once."""
-    named = {(d.name, d.compute_capability): d for d in devices}
-    kinds = {(name, v): d for (name, of), d in named.items() if (v := parse_version(of)) is not None}
-    said = []
-    for (name, version), device in kinds.items():
-        how, arch = code_for(torch.archs, version), f"sm_{device.compute_capability}".replace(".", "")
-        if not how:
-            yield _no_code(torch, name, arch, version)
+    archs, parts = listing(torch.archs, 12), []
+    for name, capability in dict.fromkeys((d.name, d.compute_capability) for d in devices):
+        version, arch = parse_version(capability), f"sm_{capability}".replace(".", "")
+        if version is None:
             continue
-        ready = "" if how == "binary" else ", compiled from PTX when it starts"
-        said.append(f"{name} ({arch}{ready}{'' if version >= BF16 else ', without bfloat16 units'})")
-    if said:
-        yield ok(
-            HERE, f"torch {torch.version} has code for {listing(said)}", observed=listing(torch.archs, 12)
+        if how := code_for(torch.archs, version):
+            ready = "" if how == "binary" else ", compiled from PTX when it starts"
+            parts.append(f"{name} ({arch}{ready}{'' if version >= BF16 else ', without bfloat16 units'})")
+            continue
+        build = build_with(version) or f"a build with code for {arch}"
+        yield NO_CODE.fail(
+            f"torch {torch.version} has no code for {name} ({arch})",
+            observed=archs,
+            expected=DERIVED(f"code for {arch}"),
+            seen=seen(f"{torch.path}/lib/libtorch_python.so", archs, "file"),
+            fixes=run(f"install {build}", effect="next launch"),
         )
-
-
-def _no_code(torch: Torch, name: str, arch: str, version: Version) -> Finding:
-    return NO_CODE.fail(
-        f"torch {torch.version} has no code for {name} ({arch})",
-        observed=listing(torch.archs, 12),
-        expected=DERIVED(f"code for {arch}"),
-        seen=_evidence(torch),
-        fixes=run(f"install {build_with(version) or f'a build with code for {arch}'}", effect="next launch"),
-    )
-
-
-def _evidence(torch: Torch) -> Evidence:
-    return seen(f"{torch.path}/lib/libtorch_python.so", listing(torch.archs, 12), "file")
+    if parts:
+        yield ok(HERE, f"torch {torch.version} has code for {listing(parts)}", observed=archs)

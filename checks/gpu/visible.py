@@ -1,13 +1,11 @@
 """Whether the driver answers and shows every GPU that the machine has."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
 
 from netdoctor.check import check
 from netdoctor.checks._shared.text import listing
-from netdoctor.checks.gpu._accelerators import of_others
-from netdoctor.checks.gpu._gpus import CONTROL_NODE, bind, given_by_slurm, kept, kept_finding
+from netdoctor.checks.gpu._gpus import CONTROL_NODE, bind, given_by_slurm, withheld, withheld_finding
 from netdoctor.facts.accelerators import AcceleratorFacts
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import HostFacts, Node
@@ -109,6 +107,10 @@ SEARCH = look(
     "nvidia-smi -L; nvidia-smi drain -q; dmesg | grep -E 'NVRM|Xid'",
     root=True,
 )
+SEE_BUS = look("see what the PCI bus shows", "lspci -d 10de: -nn")
+SEE_LIBRARY = look("see which driver packages are there", "ldconfig -p | grep libnvidia-ml")
+SEE_MODE = look("see who may", "ls -l /dev/nvidia* && id")
+SEE_DEVICES = look("see whether the devices can be opened", "ls -l /dev/nvidia*; nvidia-smi -L")
 TAKE_OUT = look(
     "find where the login shell sets it, and take it out",
     "grep -sn CUDA_VISIBLE_DEVICES /etc/environment /etc/profile"
@@ -144,115 +146,126 @@ def gpu_visible(
         Reload or install the driver, start the container with the GPUs, or take the GPU that
         dropped off the bus out of service.
     """
-    boards, drivers = len(gpu.pci), sorted({board.driver for board in gpu.pci if board.driver})
-    states = {gpu.nvml, STATES.get(gpu.nvml_code or 0)}
+    boards, evidence = len(gpu.pci), _evidence(gpu)
     inside = [CONTAINER] if host and host.container else []
     nothing = not boards and not gpu.devices
-    facts: dict[str, Any] = {"seen": _seen(gpu), "expected_from": DERIVED}
-    fixes: list[Fix] = []
     if nothing and others and (others.amd or others.others):
-        yield of_others(others)
-        return
-    if kept(gpu):
-        yield kept_finding(gpu)
-        return
-    if nothing and node.gpus:
-        cause, facts["expected_from"] = ABSENT, CONFIG
-        said = f"{node.gpus} GPUs are listed for this node, and there is none on its PCI bus"
-        observed, expected = "none", f"{node.gpus} GPUs"
-        fixes = [look("see what the PCI bus shows", "lspci -d 10de: -nn")]
-    elif nothing and gpu.nvml != "mismatch":
+        yield _of_other_vendors(others)
+    elif withheld(gpu):
+        yield withheld_finding(gpu)
+    elif nothing and not node.gpus and gpu.nvml != "mismatch":
         yield skip("no NVIDIA GPU on this node, and none listed")
-        return
-    elif inside and "nvidia" in drivers and not (gpu.device_nodes or gpu.devices or node.gpus):
-        # The PCI bus shows through into containers: the machine's GPUs, which its driver serves, may be
-        # none of this container's business.
-        cause, fixes = NOT_GIVEN, inside
-        said = f"the machine has {boards} GPUs, and this container was given none"
-        observed, expected = "no /dev/nvidia*", "the machine's GPUs, if the job is to use them"
-    elif "mismatch" in states:
-        cause, fixes = MISFIT, [RELOAD, RESTART]
-        module = gpu.kernel_driver or gpu.driver_version or "unknown"
-        library = gpu.library_driver or "another version"
-        said = f"the driver's library is {library}, the loaded kernel module {module}"
-        observed, expected = f"module {module}, library {library}", "the same version"
-    elif "no_driver" in states and drivers == ["vfio-pci"]:
-        cause, fixes = VFIO, bind([board.address for board in gpu.pci])
-        said = "the GPUs are bound to vfio-pci, for virtual machines"
-        observed, expected = "vfio-pci", "nvidia"
-    elif "no_driver" in states:
-        held = [board.address for board in gpu.pci if board.driver not in (None, "nvidia")]
-        cause, fixes = NOT_LOADED, [*inside, *(bind(held) if held else [LOAD])]
-        bound = f", bound to {listing(drivers)}" if drivers else ""
-        said = f"{boards} GPUs on the PCI bus{bound}, and the NVIDIA driver is not loaded"
-        observed, expected = "no driver", "the nvidia module loaded"
-    elif "no_library" in states:
-        cause = NO_LIBRARY
-        said = f"{boards} GPUs on the PCI bus, and no libnvidia-ml.so.1 to ask"
-        observed, expected = "no libnvidia-ml.so.1", "the driver's library"
-        fixes = inside or [look("see which driver packages are there", "ldconfig -p | grep libnvidia-ml")]
-    elif "no_permission" in states:
-        cause, fixes = FORBIDDEN, [look("see who may", "ls -l /dev/nvidia* && id"), LET_IN]
-        said = "the login user may not open the GPUs"
-        observed, expected = gpu.nvml_message or "no permission", "/dev/nvidia* readable and writable"
-    elif "lost" in states:
-        cause, fixes, said = LOST, [*REPLACE], "a GPU has fallen off the bus (GPU is lost)"
-        observed, expected = "GPU is lost", "every GPU answers"
-    elif "closed" in states and not gpu.devices:
-        cause = CLOSED
-        said = f"the GPUs are there, and the system refuses to open them ({gpu.nvml_message})"
-        observed, expected = gpu.nvml_message or f"NVML code {gpu.nvml_code}", "GPUs that open"
-        fixes = [*inside, look("see whether the devices can be opened", "ls -l /dev/nvidia*; nvidia-smi -L")]
+    elif problem := _problem(node, gpu, inside):
+        cause, summary, observed, expected, fixes = problem
+        say = cause.warn if cause is NOT_GIVEN else cause.fail
+        source = CONFIG if cause is ABSENT else DERIVED
+        yield say(summary, observed=observed, expected=source(expected), seen=evidence, fixes=fixes)
     elif gpu.nvml != "ok":
-        said = f"NVML answers: {gpu.nvml_message or gpu.nvml} (code {gpu.nvml_code})"
-        yield unknown(node.id, said, evidence=facts["seen"])
-        return
+        summary = f"NVML answers: {gpu.nvml_message or gpu.nvml} (code {gpu.nvml_code})"
+        yield unknown(node.id, summary, evidence=evidence)
     else:
         if not boards and not node.gpus:
-            yield unknown(
-                node.id, "no GPU on the PCI bus, so whether all are visible cannot be told without gpus="
-            )
-        yield from _devices(gpu, inside, facts, given_by_slurm(node, gpu, env))
-        return
-    say = cause.warn if cause is NOT_GIVEN else cause.fail
-    yield say(said, observed=observed, expected=expected, fixes=fixes, **facts)
+            summary = "no GPU on the PCI bus, so whether all are visible cannot be told without gpus="
+            yield unknown(node.id, summary)
+        yield from _devices(gpu, inside, given_by_slurm(node, gpu, env))
 
 
-def _devices(gpu: GpuFacts, inside: list[Fix], facts: dict[str, Any], given: int | None) -> Iterator[Finding]:
-    """What is wrong with single GPUs, where NVML answers. inside: the fix of a container, in one; given: how
-    many Slurm let this task have, which it says in CUDA_VISIBLE_DEVICES where no device cgroup holds it."""
-    shown, boards = len(gpu.devices), len(gpu.pci)
+def _problem(
+    node: Node, gpu: GpuFacts, inside: list[Fix]
+) -> tuple[Cause, str, str, str, Sequence[Fix]] | None:
+    """Why NVML does not answer: the cause, the summary, what is observed and expected, and the fixes.
+
+    inside: the fix of a container, in one.
+    """
+    boards, drivers = len(gpu.pci), sorted({board.driver for board in gpu.pci if board.driver})
+    states = {gpu.nvml, STATES.get(gpu.nvml_code or 0)}
+    if not boards and not gpu.devices and node.gpus:
+        summary = f"{node.gpus} GPUs are listed for this node, and there is none on its PCI bus"
+        return ABSENT, summary, "none", f"{node.gpus} GPUs", [SEE_BUS]
+    if inside and "nvidia" in drivers and not (gpu.device_nodes or gpu.devices or node.gpus):
+        # The PCI bus shows through into containers: the machine's GPUs, which its driver serves, may be
+        # none of this container's business.
+        summary = f"the machine has {boards} GPUs, and this container was given none"
+        return NOT_GIVEN, summary, "no /dev/nvidia*", "the machine's GPUs, if the job is to use them", inside
+    if "mismatch" in states:
+        module = gpu.kernel_driver or gpu.driver_version or "unknown"
+        library = gpu.library_driver or "another version"
+        summary = f"the driver's library is {library}, the loaded kernel module {module}"
+        return MISFIT, summary, f"module {module}, library {library}", "the same version", [RELOAD, RESTART]
+    if "no_driver" in states and drivers == ["vfio-pci"]:
+        summary = "the GPUs are bound to vfio-pci, for virtual machines"
+        return VFIO, summary, "vfio-pci", "nvidia", bind([board.address for board in gpu.pci])
+    if "no_driver" in states:
+        foreign = [board.address for board in gpu.pci if board.driver not in (None, "nvidia")]
+        bound = f", bound to {listing(drivers)}" if drivers else ""
+        summary = f"{boards} GPUs on the PCI bus{bound}, and the NVIDIA driver is not loaded"
+        fixes = [*inside, *(bind(foreign) if foreign else [LOAD])]
+        return NOT_LOADED, summary, "no driver", "the nvidia module loaded", fixes
+    if "no_library" in states:
+        summary = f"{boards} GPUs on the PCI bus, and no libnvidia-ml.so.1 to ask"
+        return NO_LIBRARY, summary, "no libnvidia-ml.so.1", "the driver's library", inside or [SEE_LIBRARY]
+    if "no_permission" in states:
+        answer, summary = gpu.nvml_message or "no permission", "the login user may not open the GPUs"
+        return FORBIDDEN, summary, answer, "/dev/nvidia* readable and writable", [SEE_MODE, LET_IN]
+    if "lost" in states:
+        summary = "a GPU has fallen off the bus (GPU is lost)"
+        return LOST, summary, "GPU is lost", "every GPU answers", REPLACE
+    if "closed" in states and not gpu.devices:
+        answer = gpu.nvml_message or f"NVML code {gpu.nvml_code}"
+        summary = f"the GPUs are there, and the system refuses to open them ({gpu.nvml_message})"
+        return CLOSED, summary, answer, "GPUs that open", [*inside, SEE_DEVICES]
+    return None
+
+
+def _of_other_vendors(found: AcceleratorFacts) -> Finding:
+    """A node whose GPUs are not NVIDIA's: those that nothing here knows are a gap."""
+    if found.amd:
+        return skip(f"no NVIDIA GPU on this node, but {len(found.amd)} of AMD (amd.visible)")
+    kinds = listing([f"{count} x {kind}" for kind, count in found.others.items()])
+    return skip(
+        f"no NVIDIA GPU on this node; {kinds} is hardware that netdoctor does not know",
+        gap=f"accelerators that are not known here ({kinds})",
+    )
+
+
+def _devices(gpu: GpuFacts, inside: list[Fix], given: int | None) -> Iterator[Finding]:
+    """What is wrong with single GPUs, where NVML answers.
+
+    inside: as of _problem. given: how many Slurm let this task have, which it says in CUDA_VISIBLE_DEVICES
+    where no device cgroup holds it.
+    """
+    count, boards, evidence = len(gpu.devices), len(gpu.pci), _evidence(gpu)
     sick = {str(device.index): device.error for device in gpu.devices if device.error}
     lost = [index for index, error in sick.items() if "lost" in error.lower()]
     if lost:
-        said = f"GPU {listing(lost)} has fallen off the bus (GPU is lost)"
-        expected = "every GPU answers"
-        yield LOST.fail(said, observed="GPU is lost", expected=expected, fixes=REPLACE, **facts)
+        summary = f"GPU {listing(lost)} has fallen off the bus (GPU is lost)"
+        expected = DERIVED("every GPU answers")
+        yield LOST.fail(summary, observed="GPU is lost", expected=expected, fixes=REPLACE, seen=evidence)
     elif sick:
         first = next(iter(sick.values()))
-        said = f"GPU {listing(sick)} does not answer: {first}"
+        summary = f"GPU {listing(sick)} does not answer: {first}"
         report = look("read the driver's own report", "dmesg | grep -E 'NVRM|Xid'", root=True)
-        yield SICK.fail(said, observed=first, expected="no error", fixes=report, **facts)
-    if shown < boards:
-        cause, said, fix = _fewer(gpu, inside)
+        yield SICK.fail(summary, observed=first, expected=DERIVED("no error"), fixes=report, seen=evidence)
+    if count < boards:
+        cause, reason, fix = _fewer(gpu, inside)
         others = len(set(gpu.blocked) - {CONTROL_NODE})
         share = f", {others} kept from this session" if others else ""
         yield cause.fail(
-            f"{boards} GPUs on the PCI bus{share}, {shown} visible to the driver library{said}",
-            observed=f"{shown} GPUs",
-            expected=f"{boards - others} GPUs",
+            f"{boards} GPUs on the PCI bus{share}, {count} visible to the driver library{reason}",
+            observed=f"{count} GPUs",
+            expected=DERIVED(f"{boards - others} GPUs"),
+            seen=evidence,
             fixes=fix,
-            **facts,
         )
     text = gpu.cuda_visible_devices
-    if text is not None and (left := len(visible(text, shown))) < shown and left != given:
+    if text is not None and (left := len(visible(text, count))) < count and left != given:
         # The launcher may set it anew for the job, hence a warning and not a failure.
         yield UNSET.warn(
-            f"CUDA_VISIBLE_DEVICES={text[:60]!r} of the login session leaves {left} of {shown} GPUs",
+            f"CUDA_VISIBLE_DEVICES={text[:60]!r} of the login session leaves {left} of {count} GPUs",
             observed=f"{left} GPUs",
-            expected=f"{shown} GPUs",
+            expected=DERIVED(f"{count} GPUs"),
+            seen=evidence,
             fixes=[TAKE_OUT, in_job("take it out of the job's environment", "unset CUDA_VISIBLE_DEVICES")],
-            **facts,
         )
 
 
@@ -271,7 +284,7 @@ def _fewer(gpu: GpuFacts, inside: list[Fix]) -> tuple[Cause, str, Fix | list[Fix
     return HIDDEN, "", SEARCH
 
 
-def _seen(gpu: GpuFacts) -> tuple[Evidence, ...]:
+def _evidence(gpu: GpuFacts) -> tuple[Evidence, ...]:
     code = f" (code {gpu.nvml_code})" if gpu.nvml_code else ""
     sick = "".join(f", GPU {one.index} {one.pci_bus_id}: {one.error}" for one in gpu.devices if one.error)
     message = f" {gpu.nvml_message}" if gpu.nvml_message else ""

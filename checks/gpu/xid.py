@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from netdoctor.check import check
 from netdoctor.checks.gpu._gpus import reset
-from netdoctor.checks.gpu._xid import Trouble, troubles
+from netdoctor.checks.gpu._xid import GpuError, troubles
 from netdoctor.facts.gpu import GpuFacts, KernelLog
 from netdoctor.model import HERE, SUSPECTED, Action, Cause, Finding, after_reboot, look, ok, seen, skip
 from netdoctor.rules.xid import Need
@@ -43,31 +43,31 @@ def gpu_xid(gpu: GpuFacts, log: KernelLog) -> Iterator[Finding]:
         (dcgmi diag -r 3) with the node out of service, and to be replaced. Driver releases before 565 do not
         tell whether a GPU was reset since; an error of the last day counts there, an older one is a warning.
     """
-    told = all(device.recovery is not None for device in gpu.devices)
+    tells = all(device.recovery is not None for device in gpu.devices)
     if not gpu.devices:
         yield skip("no GPU on this node")
-    elif log.refused and not told:
+    elif log.refused and not tells:
         why = f"the kernel log may not be read here ({log.refused}): needs root, or the group systemd-journal"
         yield skip(why, gap="the kernel log (needs root)")
-    found = [_finding(trouble) for trouble in troubles(gpu, log)]
+    found = [_finding(error) for error in troubles(gpu, log)]
     yield from found
-    if gpu.devices and not found and not told and log.since_s is not None and log.driver_age_s is None:
+    if gpu.devices and not found and not tells and log.since_s is not None and log.driver_age_s is None:
         back = f"the kernel log before the last {age(log.since_s)}, which it has lost"
         yield ok(HERE, "no such error in what the kernel log still has", gap=back)
 
 
-def _finding(trouble: Trouble) -> Finding:
-    healing = (BOOT,) if trouble.needs is Need.REBOOT else (reset(trouble.gpu), BOOT)
-    cause = REBOOT if trouble.needs is Need.REBOOT else RESET
-    if trouble.again or trouble.needs is Need.NONE:
-        cause, healing = (AGAIN, (TEST,)) if trouble.again else (CODE, (SEE,))
-    elif not trouble.certain:
+def _finding(error: GpuError) -> Finding:
+    healing = (BOOT,) if error.needs is Need.REBOOT else (reset(error.gpu), BOOT)
+    cause = REBOOT if error.needs is Need.REBOOT else RESET
+    if error.again or error.needs is Need.NONE:
+        cause, healing = (AGAIN, (TEST,)) if error.again else (CODE, (SEE,))
+    elif not error.certain:
         cause = cause.but(confidence=SUSPECTED)
-    say = cause.fail if trouble.certain or (trouble.fresh and cause not in (AGAIN, CODE)) else cause.warn
+    say = cause.fail if error.certain or (error.fresh and cause not in (AGAIN, CODE)) else cause.warn
     return say(
-        trouble.summary,
-        observed=trouble.observed,
+        error.summary,
+        observed=error.observed,
         expected="no such error",
-        seen=seen(trouble.place, trouble.text),
+        seen=seen(error.source, error.text),
         fixes=healing,
     )

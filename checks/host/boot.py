@@ -8,7 +8,7 @@ from netdoctor.facts.host import HostFacts
 from netdoctor.facts.tuning import TuningFacts
 from netdoctor.model import Cause, Finding, after_reboot, ok, seen, skip
 
-GONE = Cause("kernel-modules-gone", "The running kernel of {nodes} has no modules on disk any more")
+NO_MODULES = Cause("kernel-modules-gone", "The running kernel of {nodes} has no modules on disk any more")
 HOUR_S, DAY_S = 3600.0, 86400.0
 
 
@@ -27,14 +27,14 @@ def host_boot(tunings: Mapping[str, TuningFacts], hosts: Mapping[str, HostFacts]
     Fix:
         Restart the node when it is free.
     """
-    usual = median([t.uptime_s for t in tunings.values() if t.uptime_s is not None] or [0.0])
+    typical = median([t.uptime_s for t in tunings.values() if t.uptime_s is not None] or [0.0])
     for node, tuning in tunings.items():
         host = hosts.get(node)
         if host and (host.container or host.shares_machine):
             yield skip("its kernel is the machine's", node)
         elif tuning.modules_gone:
             release = host.kernel if host else "the running kernel"
-            yield GONE.warn(
+            yield NO_MODULES.warn(
                 f"/lib/modules has nothing for {release}",
                 at=node,
                 observed="modules of other kernels only",
@@ -44,5 +44,5 @@ def host_boot(tunings: Mapping[str, TuningFacts], hosts: Mapping[str, HostFacts]
             )
         elif tuning.reboot_wanted:
             yield ok(node, "a package asks for a restart (/run/reboot-required)")
-        elif tuning.uptime_s is not None and tuning.uptime_s < HOUR_S and usual > DAY_S:
+        elif tuning.uptime_s is not None and tuning.uptime_s < HOUR_S and typical > DAY_S:
             yield ok(node, f"started {tuning.uptime_s / 60:.0f} minutes ago; most nodes run for days")

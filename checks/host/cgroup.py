@@ -59,21 +59,13 @@ def host_cgroup(
     if left is not None and left < ranks * THREADS_ADVISED:
         text, want = f"{left} more processes and threads", f"{ranks * THREADS_ADVISED} for {ranks} ranks"
         yield _low(PROCESSES, text, want, stops=left < ranks * THREADS_LEAST)
-    own = limits.nproc_soft
+    nproc = limits.nproc_soft
     # Root is not held to it. [kernel/fork.c, CAP_SYS_RESOURCE]
-    if own is not None and host.uid != 0 and own < ranks * THREADS_ADVISED:
+    if nproc is not None and host.uid != 0 and nproc < ranks * THREADS_ADVISED:
         want = f"{ranks * THREADS_ADVISED} for {ranks} ranks"
-        fixes = raise_limit(
-            host,
-            "nproc",
-            "unlimited",
-            unit="LimitNPROC=infinity",
-            flag="nproc=-1",
-            in_script="ulimit -u unlimited",
-            session=session,
-        )
-        text = f"{own} processes and threads (RLIMIT_NPROC)"
-        yield _low(PROCESSES, text, want, *fixes, stops=own < ranks * THREADS_LEAST)
+        fixes = raise_limit(host, "nproc", "unlimited", "ulimit -u unlimited", session)
+        text = f"{nproc} processes and threads (RLIMIT_NPROC)"
+        yield _low(PROCESSES, text, want, *fixes, stops=nproc < ranks * THREADS_LEAST)
 
 
 def _low(cause: Cause, has: str, wants: str, *fixes: Fix, stops: bool = False) -> Finding:

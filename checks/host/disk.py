@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from netdoctor.check import check
+from netdoctor.checks._shared.positions import clean_up
 from netdoctor.checks._shared.text import GIB, MIB, quoted, size, title_text
-from netdoctor.checks.host._tmpfs import enlarge_tmp
 from netdoctor.facts.host import FileSystem, LimitFacts
-from netdoctor.model import Cause, Finding, Fix, in_job, look, seen
+from netdoctor.model import Cause, Finding, Fix, in_job, run, seen
 
 # torchrun keeps error files and logs there, Triton and inductor compile there, Ray puts its session there.
 # One compiled kernel cache takes tens of MiB, a Ray session hundreds (Ray warns when under 5 % is free).
@@ -39,35 +39,36 @@ def host_disk(limits: LimitFacts) -> Iterator[Finding]:
     tmp, free = limits.tmp, f"{size(limits.tmp.free_bytes)} free"
     evidence = seen(f"df {tmp.path}", tmp.error or f"{free} of {size(tmp.total_bytes)}", "command")
     if tmp.error or not tmp.writable:
-        yield _named(UNUSABLE, tmp).fail(
+        yield _of_path(UNUSABLE, tmp).fail(
             f"{tmp.path} cannot be used: {tmp.error or 'not writable'}",
             expected="a directory that can be written",
             seen=evidence,
-            fixes=(ELSEWHERE, _clean(tmp)),
+            fixes=(ELSEWHERE, clean_up(tmp.path)),
         )
     elif tmp.free_bytes < ADVISED_BYTES - OVERHEAD_BYTES:
         # What is mostly free has nothing in it that could be removed.
         small = tmp.free_bytes > tmp.total_bytes // 2
-        cause = _named(SMALL if small else FULL, tmp)
+        cause = _of_path(SMALL if small else FULL, tmp)
         say = cause.fail if tmp.free_bytes < LEAST_BYTES else cause.warn
-        larger = (enlarge_tmp(tmp),) if tmp.fs_type == "tmpfs" and tmp.is_mount else ()
+        larger = (_enlarge(tmp),) if tmp.fs_type == "tmpfs" and tmp.is_mount else ()
         yield say(
             f"{tmp.path} has {free} of {size(tmp.total_bytes)}",
             observed=free,
             expected=f"at least {size(ADVISED_BYTES)}",
             seen=evidence,
-            fixes=(*(larger if small else (_clean(tmp),)), ELSEWHERE),
+            fixes=(*(larger if small else (clean_up(tmp.path),)), ELSEWHERE),
         )
 
 
-def _named(cause: Cause, tmp: FileSystem) -> Cause:
+def _of_path(cause: Cause, tmp: FileSystem) -> Cause:
     return cause.but(title=cause.title.format(where=title_text(tmp.path)))
 
 
-def _clean(tmp: FileSystem) -> Fix:
-    place = quoted(tmp.path)
-    return look(
-        "see what fills it, and remove what nobody uses",
-        f"df -h {place}; du -xah {place} 2>/dev/null | sort -h | tail -n 15",
+def _enlarge(tmp: FileSystem) -> Fix:
+    """Four GiB for the place of temporary files."""
+    return run(
+        "enlarge it; it takes memory only for what is in it",
+        f"mount -o remount,size={4 * GIB // MIB}M {quoted(tmp.path)}",
         root=True,
+        persistent=False,
     )

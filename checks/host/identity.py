@@ -22,7 +22,15 @@ from netdoctor.model import (
     unknown,
 )
 
-HOST_ID = 'export NCCL_HOSTID="$(cat /sys/class/net/*/address | md5sum | cut -c1-32)"'
+TELL_NCCL = in_job(
+    "or, if they are virtual machines resumed from one snapshot, tell NCCL that they differ",
+    'export NCCL_HOSTID="$(cat /sys/class/net/*/address | md5sum | cut -c1-32)"',
+)
+NEW_ID = after_reboot(
+    "make a new one; DHCP may give machines with one id the same address",
+    "rm /etc/machine-id && systemd-machine-id-setup",
+    risk="low",
+)
 
 TWICE = Cause("same-machine", "{nodes} {is} a machine that is already listed under another name")
 ELSEWHERE = Cause("wrong-node", "{nodes} lead{s} to another machine of the list")
@@ -59,7 +67,7 @@ def host_identity(hosts: Mapping[str, HostFacts], listed: Mapping[str, Node]) ->
 
 def _twice(hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:
     """The same boot id and host name. Containers on one machine share the boot id and differ in name."""
-    for nodes in _alike(hosts, lambda host: host.boot_id and (host.boot_id, host.hostname)):
+    for nodes in _equal(hosts, lambda host: host.boot_id and (host.boot_id, host.hostname)):
         first = hosts[nodes[0]]
         for node in nodes[1:]:
             host = hosts[node]
@@ -72,14 +80,10 @@ def _twice(hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:
                 at=node,
                 observed=f"host name {host.hostname}, boot id {host.boot_id}",
                 expected=PEERS("a machine of its own"),
-                seen=(_seen(nodes[0], first), _seen(node, host)),
+                seen=(_evidence(nodes[0], first), _evidence(node, host)),
                 fixes=(
                     run(f"take {listing(nodes[1:])} out of the hosts file", effect="next launch"),
-                    in_job(
-                        "or, if they are virtual machines resumed from one snapshot, tell NCCL that they "
-                        "differ",
-                        HOST_ID,
-                    ),
+                    TELL_NCCL,
                 ),
             )
 
@@ -98,7 +102,7 @@ def _elsewhere(hosts: Mapping[str, HostFacts], listed: Mapping[str, Node]) -> It
             at=node,
             observed=hosts[node].hostname,
             expected=CONFIG(name),
-            seen=_seen(node, hosts[node]),
+            seen=_evidence(node, hosts[node]),
             fixes=look(
                 "correct where the name leads from here: DNS, /etc/hosts, or HostName in ~/.ssh/config",
                 ask if is_host_name(name) else "",
@@ -108,20 +112,20 @@ def _elsewhere(hosts: Mapping[str, HostFacts], listed: Mapping[str, Node]) -> It
 
 
 def _one_name(hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:
-    for nodes in _alike(hosts, lambda host: host.hostname.lower()):
+    for nodes in _equal(hosts, lambda host: host.hostname.lower()):
         boots = {hosts[node].boot_id for node in nodes}
         for node in nodes:
             others = listing(other for other in nodes if other != node)
-            said = f"has the host name {hosts[node].hostname}, like {others}"
+            summary = f"has the host name {hosts[node].hostname}, like {others}"
             if not any(boots):
-                yield unknown(node, f"{said}, and no boot id that would tell them apart")
+                yield unknown(node, f"{summary}, and no boot id that would tell them apart")
             elif len(boots) > 1:  # with one boot id it is one machine, said above
                 yield ONE_NAME.warn(
-                    said,
+                    summary,
                     at=node,
                     observed=hosts[node].hostname,
                     expected=PEERS("a host name of its own"),
-                    seen=_seen(node, hosts[node]),
+                    seen=_evidence(node, hosts[node]),
                     fixes=run(
                         "give it a name of its own; MPI counts local ranks by host name, and torchrun "
                         "advertises it",
@@ -134,31 +138,22 @@ def _one_name(hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:
 def _cloned(hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:
     """One machine-id on machines that booted apart: an image that was copied after first boot."""
     # Container images carry one machine-id as a matter of course.
-    own = {
-        n: host
-        for n, host in hosts.items()
-        if host.boot_id and not host.container and not host.shares_machine
-    }
-    for nodes in _alike(own, lambda host: host.machine_id):
-        if len({own[node].boot_id for node in nodes}) < 2:
-            continue
-        for node in nodes[1:]:
-            machine_id = own[node].machine_id
+    machines = {n: host for n, host in hosts.items() if not host.container and not host.shares_machine}
+    for nodes in _equal(machines, lambda host: host.boot_id and host.machine_id):
+        boots = {machines[node].boot_id for node in nodes}
+        for node in nodes[1:] if len(boots) > 1 else ():
+            machine_id = machines[node].machine_id
             yield CLONED.warn(
                 f"has the machine-id of {nodes[0]}: its image was copied after first boot",
                 at=node,
                 observed=machine_id,
                 expected=PEERS("a machine-id of its own"),
                 seen=seen("/etc/machine-id", machine_id or "", "file"),
-                fixes=after_reboot(
-                    "make a new one; DHCP may give machines with one id the same address",
-                    "rm /etc/machine-id && systemd-machine-id-setup",
-                    risk="low",
-                ),
+                fixes=NEW_ID,
             )
 
 
-def _alike(hosts: Mapping[str, HostFacts], key: Callable[[HostFacts], object]) -> list[list[str]]:
+def _equal(hosts: Mapping[str, HostFacts], key: Callable[[HostFacts], object]) -> list[list[str]]:
     """Nodes that have the same `key`, two and more together; those that have none are left out."""
     groups: dict[object, list[str]] = {}
     for node, host in hosts.items():
@@ -167,7 +162,7 @@ def _alike(hosts: Mapping[str, HostFacts], key: Callable[[HostFacts], object]) -
     return [nodes for nodes in groups.values() if len(nodes) > 1]
 
 
-def _seen(node: str, host: HostFacts) -> Evidence:
+def _evidence(node: str, host: HostFacts) -> Evidence:
     return seen("hostname, boot_id", f"{host.hostname} {host.boot_id or '-'}", "file", at=node)
 
 

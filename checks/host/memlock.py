@@ -52,22 +52,14 @@ def host_memlock(
 
 
 def _low(node: str, host: HostFacts, soft: int, hard: int | None, session: Session | None) -> Finding:
-    summary = f"sessions may lock {size(soft)} of memory (ulimit -l: {soft // 1024})"
-    facts = {
-        "at": node,
-        "observed": f"soft {size(soft)}, hard {'unlimited' if hard is None else size(hard)}",
-        "expected": f"unlimited, or at least {size(ADVISED_BYTES)}",
-        "seen": seen("ulimit -l", str(soft // 1024), "command"),
-    }
     within = hard is None or hard >= ADVISED_BYTES
-    fixes = raise_limit(
-        host,
-        "memlock",
-        str(hard // 1024) if within and hard is not None else "unlimited",
-        unit="LimitMEMLOCK=infinity",
-        flag="memlock=-1",
-        in_script="ulimit -l $(ulimit -H -l)" if within else "",
-        unit_bytes=1024,
-        session=session,
+    value = str(hard // 1024) if within and hard is not None else "unlimited"
+    in_script = "ulimit -l $(ulimit -H -l)" if within else ""
+    return (LOW.fail if soft < LEAST_BYTES else LOW.warn)(
+        f"sessions may lock {size(soft)} of memory (ulimit -l: {soft // 1024})",
+        at=node,
+        observed=f"soft {size(soft)}, hard {'unlimited' if hard is None else size(hard)}",
+        expected=f"unlimited, or at least {size(ADVISED_BYTES)}",
+        seen=seen("ulimit -l", str(soft // 1024), "command"),
+        fixes=raise_limit(host, "memlock", value, in_script, session),
     )
-    return (LOW.fail if soft < LEAST_BYTES else LOW.warn)(summary, fixes=fixes, **facts)

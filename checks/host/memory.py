@@ -34,12 +34,12 @@ def host_memory(host: HostFacts) -> Iterator[Finding]:
     elif total <= 0:
         yield unknown(HERE, "/proc/meminfo does not say how much memory there is")
     elif available < total * LEAST_SHARE:
-        said = f"{size(available)} of {size(total)}"
+        share = f"{size(available)} of {size(total)}"
         yield USED.warn(
-            f"{said} memory is available",
-            observed=said,
+            f"{share} memory is available",
+            observed=share,
             expected=f"at least {LEAST_SHARE:.0%} of it",
-            seen=seen("/proc/meminfo MemAvailable", said, "file"),
+            seen=seen("/proc/meminfo MemAvailable", share, "file"),
             fixes=look(
                 "see who holds it, and end what was left behind",
                 "ps -eo rss,user,pid,etime,comm --sort=-rss | head",

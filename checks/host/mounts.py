@@ -3,7 +3,14 @@
 from collections.abc import Iterator
 
 from netdoctor.check import check
-from netdoctor.checks._shared.positions import MOUNT_ERRORS, cause_at, free_space, mount_text, unread_reason
+from netdoctor.checks._shared.positions import (
+    MOUNT_ERRORS,
+    cause_at,
+    clean_up,
+    free_space,
+    mount_text,
+    unread_reason,
+)
 from netdoctor.checks._shared.text import GIB, MIB, quoted, size
 from netdoctor.facts.places import HUNG, UNTRIED, Place, PlaceFacts
 from netdoctor.model import HERE, Cause, Finding, Fix, Status, look, run, seen, unknown
@@ -33,7 +40,7 @@ NO_INODES = Cause("inodes-out", "{where} has hardly any inodes left on {nodes}",
     required=False,
     source="https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/",
 )
-def host_mounts(places: PlaceFacts) -> Iterator[Finding]:
+def host_mounts(facts: PlaceFacts) -> Iterator[Finding]:
     """The file systems that a job uses answer, can be written, and have space and inodes.
 
     Looks at:
@@ -49,75 +56,75 @@ def host_mounts(places: PlaceFacts) -> Iterator[Finding]:
         Bring the server of a mount that hangs back, or unmount it; remove what fills a disk, or point the
         cache's variable at another one.
     """
-    told: set[str | None] = set()
-    for place in places.places:
-        if place.error is not None or place.fell_read_only or place.readable is False:
-            yield from _trouble(place, places.patience_s)
-        elif place.writable and place.mount_point not in told:
-            told.add(place.mount_point)
-            yield from _space(place)
+    judged: set[str | None] = set()
+    for location in facts.places:
+        if location.error is not None or location.fell_read_only or location.readable is False:
+            yield from _unusable(location, facts.patience_s)
+        elif location.writable and location.mount_point not in judged:
+            judged.add(location.mount_point)
+            yield from _space(location)
 
 
-def _trouble(place: Place, patience_s: float) -> Iterator[Finding]:
+def _unusable(location: Place, patience_s: float) -> Iterator[Finding]:
     """What does not answer, or not as it should. A path that is not there is for path.same."""
-    said = unread_reason(place, patience_s)
-    where, status = place.mount_point or place.path, Status.WARN
-    if place.role in OF_THE_JOB:
-        where, status = place.path, Status.FAIL
-    if place.error == UNTRIED:
-        yield unknown(HERE, f"{place.path}: {said}")
-    elif place.error == HUNG or place.error in MOUNT_ERRORS:
-        yield cause_at(HANGS if place.error == HUNG else BROKEN, where).say(
+    reason = unread_reason(location, patience_s)
+    where, status = location.mount_point or location.path, Status.WARN
+    if location.role in OF_THE_JOB:
+        where, status = location.path, Status.FAIL
+    if location.error == UNTRIED:
+        yield unknown(HERE, f"{location.path}: {reason}")
+    elif location.error == HUNG or location.error in MOUNT_ERRORS:
+        yield cause_at(HANGS if location.error == HUNG else BROKEN, where).say(
             status,
-            f"{where} ({mount_text(place)}): {said}",
-            observed=said,
+            f"{where} ({mount_text(location)}): {reason}",
+            observed=reason,
             expected="an answer at once",
-            seen=seen(f"stat {where}", said),
-            fixes=_remount(place.mount_point or where),
+            seen=seen(f"stat {where}", reason),
+            fixes=_remount(location.mount_point or where),
         )
-    elif place.fell_read_only:
+    elif location.fell_read_only:
         text = "the kernel made it read-only, as it does after an error"
         yield cause_at(FELL, where).say(
             status,
-            f"{where} ({mount_text(place)}): {text}",
+            f"{where} ({mount_text(location)}): {text}",
             observed="read-only",
             expected="as it was mounted, for writing",
-            seen=seen("/proc/self/mountinfo", f"{place.fs_type} ro", "file"),
+            seen=seen("/proc/self/mountinfo", f"{location.fs_type} ro", "file"),
             fixes=look(
                 "see what the kernel said", "dmesg -T | grep -iE 'ext4|btrfs|I/O error' | tail", root=True
             ),
         )
-    elif place.role == "path" and (place.readable is False or place.error in ("EACCES", "EPERM")):
+    elif location.role == "path" and (location.readable is False or location.error in ("EACCES", "EPERM")):
         yield cause_at(REFUSED, where).fail(
             f"{where} may not be read by the login user",
-            observed=place.error or "no permission",
+            observed=location.error or "no permission",
             expected="a path that the job may read",
             fixes=look("see who may", f"ls -ld {quoted(where)}; id"),
         )
 
 
-def _space(place: Place) -> Iterator[Finding]:
-    enough = ENOUGH_BYTES.get(place.role, LEAST_BYTES)
+def _space(location: Place) -> Iterator[Finding]:
+    enough = ENOUGH_BYTES.get(location.role, LEAST_BYTES)
     # Where temporary files go host.disk has judged the space.
-    if place.role != "tmp" and place.free_bytes < min(enough, LEAST_SHARE * place.total_bytes):
-        free = f"{size(place.free_bytes)} free"
-        yield cause_at(LITTLE, place.path).warn(
-            f"{place.path} ({mount_text(place)}) has {free_space(place)}",
+    if location.role != "tmp" and location.free_bytes < min(enough, LEAST_SHARE * location.total_bytes):
+        free = f"{size(location.free_bytes)} free"
+        yield cause_at(LITTLE, location.path).warn(
+            f"{location.path} ({mount_text(location)}) has {free_space(location)}",
             observed=free,
-            expected=f"at least {size(int(min(enough, LEAST_SHARE * place.total_bytes)))}",
-            seen=seen(f"df {place.path}", free, "command"),
-            fixes=_clean(place.path),
+            expected=f"at least {size(int(min(enough, LEAST_SHARE * location.total_bytes)))}",
+            seen=seen(f"df {location.path}", free, "command"),
+            fixes=clean_up(location.path),
         )
         return
-    left, total = place.inodes_free, place.inodes_total
+    left, total = location.inodes_free, location.inodes_total
     if total and left < min(LEAST_INODES, LEAST_INODE_SHARE * total):
-        here = quoted(place.path)
-        yield cause_at(NO_INODES, place.path).say(
-            Status.FAIL if place.role == "tmp" and not left else Status.WARN,
-            f"{place.path} ({mount_text(place)}) has {left} of {total} inodes left",
+        here = quoted(location.path)
+        yield cause_at(NO_INODES, location.path).say(
+            Status.FAIL if location.role == "tmp" and not left else Status.WARN,
+            f"{location.path} ({mount_text(location)}) has {left} of {total} inodes left",
             observed=f"{left} inodes",
             expected=f"at least {max(1, min(LEAST_INODES, int(LEAST_INODE_SHARE * total)))}",
-            seen=seen(f"df -i {place.path}", f"{left} of {total}", "command"),
+            seen=seen(f"df -i {location.path}", f"{left} of {total}", "command"),
             fixes=look(
                 "see which folders hold the files", f"df -i {here}; du -x --inodes {here} | sort -n | tail"
             ),
@@ -135,12 +142,3 @@ def _remount(point: str) -> tuple[Fix, ...]:
         persistent=False,
     )
     return off, see
-
-
-def _clean(path: str) -> Fix:
-    place = quoted(path)
-    return look(
-        "see what fills it, and remove what nobody uses",
-        f"df -h {place}; du -xah {place} 2>/dev/null | sort -h | tail -n 15",
-        root=True,
-    )

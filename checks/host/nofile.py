@@ -1,7 +1,6 @@
 """Open files."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from netdoctor.check import check
 from netdoctor.checks._shared.job import most_ranks, only_gloo
@@ -16,7 +15,7 @@ from netdoctor.model import Cause, Finding, seen
 # limit (INR_OPEN_MAX); 65536 is what NCCL's larger jobs want (more than 32 Ki seen with 144 ranks).
 LEAST = 1024
 ADVISED = 4096
-WANTED = 65536
+LARGE = 65536
 # Of a gloo rank that hosts the store, with torch 2.13: 19, 2 for each rank, and 1 more for each group.
 OF_A_RANK, OF_A_PEER = 40, 4
 
@@ -62,11 +61,10 @@ def host_nofile(
         # What every kernel starts with is no fault of the lab, and less was set by somebody.
         if soft >= LEAST and is_machine_limit(hosts, softs, node):
             continue
-        value, own = WANTED, ""
+        value, in_script = LARGE, ""
         if hard is None or hard >= ADVISED:
-            value = min(WANTED, hard or WANTED)
-            own = f"ulimit -n {value}"
-        how: dict[str, Any] = {"unit": f"LimitNOFILE={WANTED}", "flag": f"nofile={WANTED}:{WANTED}"}
+            value = min(LARGE, hard or LARGE)
+            in_script = f"ulimit -n {value}"
         session = (sessions or {}).get(node)
         spared = soft < LEAST and small <= soft
         whom = "; enough for so few gloo ranks, not for NCCL or data loaders with workers" if spared else ""
@@ -75,7 +73,7 @@ def host_nofile(
             f"sessions may open {soft} files (ulimit -n){whom}",
             at=node,
             observed=f"soft {soft}, hard {'unlimited' if hard is None else hard}",
-            expected=f"at least {ADVISED}; {WANTED} for large jobs",
+            expected=f"at least {ADVISED}; {LARGE} for large jobs",
             seen=seen("ulimit -n", str(soft), "command"),
-            fixes=raise_limit(hosts[node], "nofile", str(value), in_script=own, session=session, **how),
+            fixes=raise_limit(hosts[node], "nofile", str(value), in_script, session, LARGE),
         )

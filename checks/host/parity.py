@@ -46,14 +46,17 @@ def host_parity(hosts: Mapping[str, HostFacts], expect: Expectations | None = No
             if not value:
                 yield unknown(node, f"its {word} could not be read ({source})")
         cause = Cause(f"parity-{word}", f"{{nodes}} run{{s}} another {word} than most nodes")
-        status = Status.FAIL if attribute == "arch" else Status.WARN
-        typed = expect.for_values(key, values) if expect else {}
-        for node, wish in typed.items():
-            if values[node] and not wish.is_met_by(values[node]):
-                details = {"seen": seen(source, values[node], "command"), "fixes": after_reboot(advice)}
-                yield unlike_expected(wish, node, values[node], word, cause, status, **details)
-        spread = majority({node: value for node, value in values.items() if value and node not in typed})
-        usual = spread.value
+        status, fix = Status.FAIL if attribute == "arch" else Status.WARN, after_reboot(advice)
+        evidence = {node: seen(source, value, "command") for node, value in values.items()}
+        expectations = expect.for_values(key, values) if expect else {}
+        for node, one in expectations.items():
+            if values[node] and not one.is_met_by(values[node]):
+                details = {"seen": evidence[node], "fixes": fix}
+                yield unlike_expected(one, node, values[node], word, cause, status, **details)
+        spread = majority(
+            {node: value for node, value in values.items() if value and node not in expectations}
+        )
+        typical = spread.value
         if spread.tie:
             cause = cause.but(
                 title=f"The nodes ({{nodes}}) do not run one {word}",
@@ -64,10 +67,10 @@ def host_parity(hosts: Mapping[str, HostFacts], expect: Expectations | None = No
             others = listing(one for one in spread.groups if one != value)
             yield cause.say(
                 status,
-                f"{word} {value}; " + (f"most nodes have {usual}" if usual else f"others have {others}"),
+                f"{word} {value}; " + (f"most nodes have {typical}" if typical else f"others have {others}"),
                 at=node,
                 observed=value,
-                expected=PEERS(usual or "the same everywhere"),
-                seen=seen(source, value, "command"),
-                fixes=after_reboot(advice),
+                expected=PEERS(typical or "the same everywhere"),
+                seen=evidence[node],
+                fixes=fix,
             )

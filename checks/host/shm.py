@@ -1,20 +1,23 @@
 """Size of /dev/shm."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 
 from netdoctor.check import check
 from netdoctor.checks._shared.job import only_gloo
 from netdoctor.checks._shared.text import GIB, MIB, listing, size
-from netdoctor.checks.host._tmpfs import enlarge_shm, remove_left_over
 from netdoctor.facts.gpu import GpuFacts
-from netdoctor.facts.host import HostFacts, LimitFacts
+from netdoctor.facts.host import FileSystem, HostFacts, LimitFacts
 from netdoctor.facts.software import Job
-from netdoctor.model import Cause, Finding, seen
+from netdoctor.model import Cause, Finding, Fix, in_job, look, run, seen
 
 # NCCL's SHM transport and DataLoader workers live here; container engines give 64 MB unless asked.
 # Below 64 MiB + one segment init fails with ENOSPC; 1 GiB is the usual advice (docker --shm-size=1g).
 LEAST_BYTES = 128 * MIB
 ADVISED_BYTES = GIB
+
+# What may stand in a command of the names in /dev/shm: nccl-Ab12Cd, torch_4711_2817_0, sem.mp-x1.
+_SEGMENT = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,100}")
 
 UNUSABLE = Cause("shm-unusable", "/dev/shm cannot be used on {nodes}")
 SMALL = Cause("shm-small", "/dev/shm is too small on {nodes}")
@@ -48,7 +51,7 @@ def host_shm(host: HostFacts, limits: LimitFacts, gpu: GpuFacts | None, job: Job
             f"/dev/shm cannot be used: {shm.error or 'not writable'}",
             expected="a writable tmpfs",
             seen=evidence,
-            fixes=enlarge_shm(host, shm, ADVISED_BYTES),
+            fixes=_enlarge(host, shm, ADVISED_BYTES),
         )
         return
     stops = shm.free_bytes < LEAST_BYTES
@@ -60,7 +63,7 @@ def host_shm(host: HostFacts, limits: LimitFacts, gpu: GpuFacts | None, job: Job
             observed=size(left),
             expected="no files of jobs that have ended",
             seen=seen("/dev/shm", listing(limits.stale_shm_files, 8), "file"),
-            fixes=remove_left_over(limits.stale_shm_files),
+            fixes=_remove_left_over(limits.stale_shm_files),
         )
     elif shm.free_bytes < ADVISED_BYTES:
         whom = "; gloo does not use it, NCCL and data loaders with workers would fail" if spared else ""
@@ -70,5 +73,48 @@ def host_shm(host: HostFacts, limits: LimitFacts, gpu: GpuFacts | None, job: Job
             observed=free,
             expected=f"at least {size(ADVISED_BYTES)}",
             seen=evidence,
-            fixes=enlarge_shm(host, shm, ADVISED_BYTES),
+            fixes=_enlarge(host, shm, ADVISED_BYTES),
         )
+
+
+def _enlarge(host: HostFacts, shm: FileSystem, least_bytes: int) -> tuple[Fix, ...]:
+    """Half of the memory for /dev/shm, the kernel's own default: now, and from each boot on."""
+    if host.container:
+        larger = in_job(
+            f"start the {host.container} container with a larger shared memory, or the host's",
+            "docker run --shm-size=16g ...   # or --ipc=host",
+        )
+        return (larger,)
+    size_mib = max(least_bytes, host.memory_total_bytes // 2) // MIB
+    now = run(
+        "enlarge it to half of the memory, the kernel's own default",
+        f"mount -o remount,size={size_mib}M /dev/shm",
+        undo=f"mount -o remount,size={shm.total_bytes // 1024}k /dev/shm" if shm.total_bytes else "",
+        root=True,
+        persistent=False,
+    )
+    lasting = run(
+        "enlarge it by its line in /etc/fstab, the only one that is kept for it",
+        r'sed -i -E "\|^[^#]+[[:space:]]/dev/shm[[:space:]]|d" /etc/fstab && '
+        f'echo "tmpfs /dev/shm tmpfs nosuid,nodev,size={size_mib}M 0 0" >> /etc/fstab && '
+        "mount -o remount /dev/shm",
+        root=True,
+    )
+    return now, lasting
+
+
+def _remove_left_over(names: Sequence[str]) -> tuple[Fix, ...]:
+    """Files in /dev/shm that nobody uses: unless somebody does by the time it is pasted."""
+    plain = " ".join(name for name in names if _SEGMENT.fullmatch(name))
+    if not plain:
+        return ()
+    used = "{ ls -l /proc/[0-9]*/fd; cat /proc/[0-9]*/maps; } 2>/dev/null | grep -F /dev/shm/"
+    each = 'case $used in *"/dev/shm/$f"*) ;; *) rm -f "/dev/shm/$f" ;; esac'
+    remove = run(
+        "remove those that no process has open",
+        f"used=$({used}); for f in {plain}; do {each}; done",
+        root=True,
+        risk="medium",
+        loses="what is in them",
+    )
+    return look("see whose they are, and since when", "ls -l /dev/shm"), remove
