@@ -160,9 +160,9 @@ def _low(values: Mapping[GpuId, int], typical: Callable[[GpuId], int | None]) ->
     found = {}
     for gpu_id, value in values.items():
         same = at_index[gpu_id[1]]
-        others, alike = same.total() - 1, same[value] - 1
+        others, equal = same.total() - 1, same[value] - 1
         right = typical(gpu_id)
-        if right is not None and value < right and (others < LEAST_PEERS or 2 * alike <= others):
+        if right is not None and value < right and (others < LEAST_PEERS or 2 * equal <= others):
             found[gpu_id] = right
     return found
 
