@@ -1,90 +1,24 @@
 """What ranks of a torch experiment could not do, as findings: who died, froze or never arrived."""
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
 
+from netdoctor import tables
+from netdoctor.checks._shared.outcomes import Outcomes
 from netdoctor.checks._shared.text import listing
 from netdoctor.facts.bandwidth import NO_GPU, AllReduce, PairRates, RankFault, RankTrouble, Session
 from netdoctor.facts.paths import Path, Paths
-from netdoctor.model import (
-    CERTAIN,
-    CLUSTER,
-    LIKELY,
-    SUSPECTED,
-    Cause,
-    Confidence,
-    Finding,
-    Fix,
-    run,
-    seen,
-    skip,
-    unknown,
-)
+from netdoctor.model import CERTAIN, CLUSTER, SUSPECTED, Finding, seen, skip, unknown
 
 
-class Way(NamedTuple):
-    """A way in which a rank fails."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways(Outcomes):
+    """A table of ways in which a rank fails."""
 
-    cause: Cause
-    why: str = "trouble on"  # what keeps the others from being measured, before the node's name
-    fixes: tuple[Fix, ...] = ()
-
-
-def _way(key: str, title: str, why: str = "trouble on", *fixes: Fix, sure: Confidence = CERTAIN) -> Way:
-    return Way(Cause(key, title, sure), why, fixes)
+    why: dict[str, str]
 
 
-WAYS: dict[str, Way] = {
-    RankFault.IMPORT: _way(
-        "rank-import", "torch cannot be imported on {nodes}", "torch cannot be imported on",
-        run(
-            "run the import by hand in the job's interpreter",
-            "python3 -c 'import torch, torch.distributed; print(torch.__version__)'",
-        ),
-    ),
-    RankFault.DEVICE: _way(
-        "rank-device", "torch cannot use the GPU on {nodes}", "no usable GPU on",
-        run(
-            "read what the driver says of the GPU", "nvidia-smi", "dmesg | grep -E 'NVRM|Xid'", root=True
-        ),
-    ),
-    RankFault.KILLED: _way(
-        "rank-killed", "a rank on {nodes} was killed in the middle of the experiment", "a rank was killed on",
-        run(
-            "see whether the kernel killed it for memory, or somebody did",
-            "journalctl -k --since '-10 min' | grep -iE 'out of memory|oom|killed process'", root=True,
-        ),
-    ),
-    RankFault.FILES: _way(
-        "rank-files", "a rank on {nodes} has no file descriptor left for another connection",
-        "no descriptor was left on",
-        run(
-            "see who holds connections to the rendezvous, and keep strangers off; or raise the limit",
-            "ss -tnH state established | awk '{print $3}' | sort | uniq -c | sort -n | tail; ulimit -n",
-        ),
-    ),
-    RankFault.EXITED: _way(
-        "rank-exited", "a rank on {nodes} ended by itself in the middle of the experiment", "a rank ended on"
-    ),
-    RankFault.FROZEN: _way(
-        "rank-frozen", "a rank on {nodes} froze in the middle of the experiment", "a rank froze on",
-        run(
-            "see what is stopped or waits for a device there",
-            "ps -eo pid,stat,wchan:32,etime,comm | awk '$2 ~ /^[DT]/'",
-        ),
-    ),
-    RankFault.SILENT: _way("rank-silent", "netdoctor lost {nodes} in the middle of an experiment", "lost"),
-    RankFault.STORE: _way("rank-store", "{nodes} cannot reach the rendezvous of a torch job", sure=LIKELY),
-    RankFault.CONNECT: _way(
-        "rank-connect", "{nodes} cannot connect to the other ranks of a torch job", sure=LIKELY
-    ),
-    RankFault.STUCK: _way(
-        "rank-stuck", "a torch job did not get done in the time that netdoctor gives it",
-        "no more time; furthest behind", sure=SUSPECTED,
-    ),
-}  # fmt: skip
-ERROR = _way("rank-error", "torch.distributed fails on {nodes}", sure=SUSPECTED)
-
+WAYS = tables.table("netdoctor.checks.bw", "ranks.toml", Ways)
 STAGES = {
     "start": "starting",
     "import": "importing torch",
@@ -97,6 +31,10 @@ STAGES = {
 }
 
 
+def _way(one: RankTrouble) -> str:
+    return one.what if one.what in WAYS.outcome else "error"
+
+
 def rank_failures(session: Session, nodes: Mapping[str, object]) -> Iterator[Finding]:
     """A finding for each node at the root of what went wrong; the others were not measured, and say why."""
     roots: dict[str, RankTrouble] = {}
@@ -107,9 +45,10 @@ def rank_failures(session: Session, nodes: Mapping[str, object]) -> Iterator[Fin
     # What all ranks say alike names nobody.
     shared = len(roots) == len(set(session.ranks)) > 1
     for node, one in roots.items():
-        way = WAYS.get(one.what, ERROR)
-        doubtful = shared and way.cause.confidence is not CERTAIN
-        cause = way.cause.but(confidence=SUSPECTED) if doubtful else way.cause
+        what = _way(one)
+        cause = WAYS.outcome[what].cause
+        if shared and cause.confidence is not CERTAIN:
+            cause = cause.but(confidence=SUSPECTED)
         # A rank that is alive and has not come far was too slow for this scan, and perhaps for nothing else.
         say = cause.unknown if one.what in (RankFault.SILENT, RankFault.STUCK) else cause.fail
         yield say(
@@ -118,12 +57,12 @@ def rank_failures(session: Session, nodes: Mapping[str, object]) -> Iterator[Fin
             culprits=tuple(roots) if shared else (),
             observed=one.what,
             seen=[seen(f"rank {e.rank}, {e.during}", e.detail, at=e.node) for e in (one, *echoes)],
-            fixes=way.fixes,
+            fixes=WAYS.fixes(what, {}),
         )
     why = "not measured"
     if roots:
         first = next(iter(roots.values()))
-        why += f": {WAYS.get(first.what, ERROR).why} {listing(roots, 3)}"
+        why += f": {WAYS.why[_way(first)]} {listing(roots, 3)}"
     for node in dict.fromkeys(session.ranks):
         if session.trouble and node not in roots and node in nodes:
             yield skip(why, node)
