@@ -886,15 +886,24 @@ def test_parser_adds_itself_with_a_runner() -> None:
 # --- without root ---------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def loopback(tmp_path: Path) -> Iterator[Lab]:
+def loopback_up(folder: Path, first_port: int) -> Lab:
     if not Path("/usr/sbin/sshd").exists():
         pytest.skip("sshd is not installed")
-    port = 44300 + os.getpid() % 500
-    lab = up(3, loopback=True, state_dir=tmp_path / "state", ssh_port=port)
+    return up(3, loopback=True, state_dir=folder / "state", ssh_port=first_port + os.getpid() % 500)
+
+
+@pytest.fixture(scope="module")
+def loopback_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    lab = loopback_up(tmp_path_factory.mktemp("loopback"), 44300)
     yield lab
-    if lab.state_dir.exists():
-        lab.down()
+    lab.down()
+
+
+@pytest.fixture
+def loopback(loopback_lab: Lab) -> Iterator[Lab]:
+    """Three nodes that share this machine; whatever the test breaks is healed after it."""
+    yield loopback_lab
+    loopback_lab.heal()
 
 
 def test_loopback_nodes_answer(loopback: Lab) -> None:
@@ -925,14 +934,15 @@ def test_loopback_says_what_it_cannot_do(loopback: Lab) -> None:
         loopback.break_(NODE, "drop")
 
 
-def test_loopback_down_ends_open_sessions(loopback: Lab) -> None:
-    argv = ["ssh", "-F", str(loopback.ssh_config), NODE, "echo up; sleep 60"]
+def test_loopback_down_ends_open_sessions(tmp_path: Path) -> None:
+    lab = loopback_up(tmp_path, 44800)
+    argv = ["ssh", "-F", str(lab.ssh_config), NODE, "echo up; sleep 60"]
     session = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     assert session.stdout is not None
     assert session.stdout.readline() == b"up\n"
-    pids = loopback.pids(NODE)
+    pids = lab.pids(NODE)
     assert len(pids) > 2
-    loopback.down()
+    lab.down()
     session.wait(10)
     session.stdout.close()
     assert {lab_state_of(pid) for pid in pids} <= {"Z", "X"}
