@@ -159,12 +159,13 @@ def gpu_values(state: State, node: str) -> dict[str, str]:
     values = hardware.gpu_values(state, node)
     for active in state.active(node):
         answers = GPU_VALUES.get(active.fault, {})
-        if active.fault == "gpu-mode":
-            answers = {f"{{gpu}}.{key}": f"{{{key}}}" for key in active.params}
         gpu = active.params.get("gpu", "all")
         for one in range(state.gpus) if gpu == "all" else [gpu]:
-            words = {**active.params, **active.undo, "gpu": one}
-            filled = {key.format_map(words): value.format_map(words) for key, value in answers.items()}
+            if active.fault == "gpu-mode":  # the user's own names, which may hold dots: not a template
+                filled = {f"{one}.{key}": value for key, value in active.params.items()}
+            else:
+                words = {**active.params, **active.undo, "gpu": one}
+                filled = {key.format_map(words): value.format_map(words) for key, value in answers.items()}
             values |= {key: value for key, value in filled.items() if value}
     values["count"] = str(max(0, state.gpus - len(state.active(node, "gpu-missing"))))
     return values
