@@ -20,54 +20,26 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 # Code of checks/ with the helpers and without imports, per check; and the longest file of one.
-CHECK_MEAN, CHECK_MOST = 117, 250
+CHECK_MEAN, CHECK_MOST = 108, 250
 FOLDER_MOST = 25
 FILES = {"cli/scan.py": ("netdoctor/cli/scan.py", 300), "tui/app.py": ("tui/app.py", 500)}
 TOUCHED = {"check": 2, "fact": 3, "option": 5, "format": 4}
 OPTION_MODULES = 3
 FUNCTION_MOST = 60
-# What is left from before: none is to be added.
-LONG_MOST, BARE_MOST = 12, 1568
 # Lines of Python in all rooms. Whoever needs more takes them from somewhere, or says here why not.
-PRODUCT_MOST = 95_500
+PRODUCT_MOST = 91_600
 # Words that say neither what something is nor what it does: no function, class, parameter, variable or
 # attribute has one of them as its whole name. What the field says instead is in docs/glossary.md.
-BARE = frozenset(
-    (
-        *(
-            "about",
-            "alike",
-            "among",
-            "apart",
-            "around",
-            "asked",
-            "beside",
-            "booked",
-            "cast",
-            "gone",
-            "ground",
-        ),
-        *("guest", "heard", "held", "kept", "made", "mine", "meant", "named", "of", "own", "place", "places"),
-        *(
-            "said",
-            "seen",
-            "shown",
-            "stranger",
-            "taken",
-            "talk",
-            "theirs",
-            "there",
-            "told",
-            "trouble",
-            "typed",
-        ),
-        *("usual", "wanted", "which", "whole", "whose", "wish"),
-    )
-)
+_BARE = """
+about alike among apart around asked beside booked cast gone ground guest heard held kept made mine
+meant named of own place places said seen shown stranger taken talk theirs there told trouble typed
+usual wanted which whole whose wish
+"""
+BARE = frozenset(_BARE.split())
 # Of functions these, too; as variables they are plain English.
 BARE_FUNCTIONS = BARE | {"both", "given", "known", "listed", "measured", "odd", "other", "others"}
-# Words that plug-ins write, and fields that saved reports have.
-PUBLIC = ("netdoctor.model", "netdoctor.report.model", "netdoctor.facts.")
+# Words that plug-ins write, and fields that saved reports and files of facts have.
+PUBLIC = ("netdoctor.model", "netdoctor.report.model", "netdoctor.facts.", "netdoctor.factlines")
 # Not code that somebody edits to add one: tests of everything, and pages that are generated.
 PRODUCT = ("netdoctor", "checks", "tui")
 
@@ -253,9 +225,9 @@ def main() -> int:
     option = max(naming, key=lambda name: len(naming[name]))
     held("modules that name an option, most", len(naming[option]), OPTION_MODULES, option)
     long = [f"{module}.{name}" for module, name, lines in functions() if lines > FUNCTION_MOST]
-    held(f"functions over {FUNCTION_MOST} lines", len(long), LONG_MOST, ", ".join(long[:3]))
+    held(f"functions over {FUNCTION_MOST} lines", len(long), 0, ", ".join(long[:3]))
     bare = list(bare_names())
-    held("names that are a bare participle or such", len(bare), BARE_MOST, ", ".join(bare[:3]))
+    held("names that are a bare participle or such", len(bare), 0, ", ".join(bare[:3]))
     crowded = {folder: len(list(folder.glob("*.py"))) for folder in folders()}
     fullest = max(crowded, key=lambda folder: crowded[folder])
     held("files in one folder, most", crowded[fullest], FOLDER_MOST, str(fullest.relative_to(ROOT)))

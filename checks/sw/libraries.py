@@ -85,7 +85,7 @@ def _finding(
         observed=words.partition(":")[0],
         expected=DERIVED(requirements),
         seen=seen(f"Requires-Dist of {row.of} {row.version}", row.requires, "file"),
-        fixes=[fix for asked in required[:4] for fix in install_requested(software, asked)],
+        fixes=[fix for requirement in required[:4] for fix in install_requested(software, requirement)],
     )
 
 

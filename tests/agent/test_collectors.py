@@ -915,17 +915,6 @@ def nvml_module(body: str) -> str:
 HEALTHY = """
 class Row:
     def __init__(self, **k): self.__dict__.update(k)
-def _nvmlGetFunctionPointer(name):
-    # As C has it: answers where a pointer says, what went wrong as a number.
-    known = globals().get(name)
-    if known is None: raise NVMLError(13)
-    def call(h, *args):
-        try:
-            if name == "nvmlDeviceGetFieldValues": known(h, args[1])
-            else: args[-1]._obj.value = known(h, *args[:-1])
-        except NVMLError as e: return e.value
-        return 0
-    return call
 def nvmlInit(): pass
 def nvmlShutdown(): pass
 def nvmlSystemGetDriverVersion(): return b'550.54.15'
@@ -988,26 +977,24 @@ def test_links_of_a_gpu() -> None:
 
 
 FIELDS = """
-import ctypes
+import ctypes, pynvml
 SAID = {29: (2, 1), 30: (1, 3), 31: (1, 1), 38: (4, 3), 45: (2**64 - 1, 3), 52: (0, 3), 59: (1, 3),
         94: (7 << 32 | 9, 1), 194: (2**32 - 2, 1), 196: (0, 5)}
 OF_LINKS = {}
-class Field(ctypes.Structure):  # nvmlFieldValue_t
-    _fields_ = [("id", ctypes.c_uint), ("scope", ctypes.c_uint), ("time", ctypes.c_longlong),
-                ("took", ctypes.c_longlong), ("kind", ctypes.c_uint), ("code", ctypes.c_uint),
-                ("value", ctypes.c_ulonglong)]
-def nvmlDeviceGetFieldValues(h, room):
-    for one in (Field * (len(room) // 40)).from_buffer(room):
-        said = SAID.get(one.id, OF_LINKS.get((one.id, one.scope)))
-        one.code = 3 if said is None else 0
-        one.value, one.kind = said or (0, 1)
+def nvmlDeviceGetFieldValues(h, pairs):
+    for field, scope in pairs:
+        one = pynvml.c_nvmlFieldValue_t(fieldId=field, scopeId=scope)
+        answer = SAID.get(field, OF_LINKS.get((field, scope)))
+        one.nvmlReturn = 3 if answer is None else 0
+        one.value.ullVal, one.valueType = answer or (0, 1)
+        yield one
 def nvmlDeviceGetTemperature(h, sensor): return 31
 def nvmlDeviceGetApplicationsClock(h, kind): return {0: 1200, 2: 2619}[kind]
 def nvmlDeviceGetDefaultApplicationsClock(h, kind): return {0: 1980, 2: 2619}[kind]
 def nvmlDeviceGetTemperatureThreshold(h, which): return {1: 92, 3: 85}[which]
 def nvmlDeviceGetMarginTemperature(h): raise NVMLError(3)
-class c_nvmlEccSramErrorStatus_v1_t(__import__("ctypes").Structure):
-    _fields_ = [("bThresholdExceeded", __import__("ctypes").c_uint)]
+class c_nvmlEccSramErrorStatus_v1_t(ctypes.Structure):
+    _fields_ = [("bThresholdExceeded", ctypes.c_uint)]
 def nvmlDeviceGetSramEccErrorStatus(h, status): raise NVMLError(4)
 """
 
@@ -1026,7 +1013,7 @@ def test_counts_limits_and_clocks_of_a_gpu() -> None:
     ada += "def nvmlDeviceGetSramEccErrorStatus(h, status): return 0\n"
     newer, _ = gpu_facts(HEALTHY + FIELDS + ada).devices
     assert (newer.margin_c, newer.operating_c, newer.sram_exceeded) == (-1, None, False)
-    lost = "def nvmlDeviceGetFieldValues(h, room): raise NVMLError(15)\n"
+    lost = "def nvmlDeviceGetFieldValues(h, pairs): raise NVMLError(15)\n"
     assert gpu_facts(HEALTHY + lost).devices[0].error == "GPU is lost"
 
 

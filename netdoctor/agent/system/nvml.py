@@ -1,7 +1,6 @@
 """What NVML says of each GPU, through pynvml: the part of group `gpu` for nodes that have the library."""
 
 import ctypes
-import struct
 
 from . import procs
 
@@ -37,9 +36,7 @@ _LOW_POWER = 1
 _BLACKWELL = 10  # major number of its compute capability
 # nvmlNvLinkErrorCounter_t, for drivers that do not know the fields.
 _LINK_COUNTERS = ("replays", "recoveries", "crc_errors", "crc_errors")
-# nvmlFieldValue_t: field, scope, time, how long it took, nvmlValueType_t, nvmlReturn_t, the value's union.
-_FIELD = struct.Struct("=IIqqIIQ")
-_DOUBLE, _BITS = 0, {1: 32, 5: 32, 6: 16}  # of the union, by nvmlValueType_t; else all 64
+_DOUBLE, _BITS = 0, {1: 32, 5: 32, 6: 16}  # of nvmlValue_t, by nvmlValueType_t; else all 64
 _GRAPHICS, _MEMORY = 0, 2  # nvmlClockType_t
 _SLOWDOWN, _OPERATING = 1, 3  # nvmlTemperatureThresholds_t
 
@@ -89,43 +86,28 @@ def processes(nvml: "Any", handle: "Any") -> "list[dict[str, Any]]":
 
 def nvlinks(nvml: "Any", handle: "Any") -> "dict[str, Any]":
     """Return how many NVLinks a device has, how many of them are active, and which are not."""
-    # Eighteen questions a GPU: past pynvml's wrapper, which costs four times as much.
-    ask = nvml._nvmlGetFunctionPointer("nvmlDeviceGetNvLinkState")
-    state, down, count = ctypes.c_uint(), [], 0
+    down, count = [], 0
     for link in range(MAX_NVLINKS):
-        code = ask(handle, link, ctypes.byref(state))
-        if code in _DEVICE_FAULTS:
-            raise nvml.NVMLError(code)
-        if code:
+        try:
+            active = nvml.nvmlDeviceGetNvLinkState(handle, link)
+        except nvml.NVMLError as e:
+            if code_of(e) in _DEVICE_FAULTS:
+                raise
             break  # not supported at all, or past the last one
         count += 1
-        if not state.value:
+        if not active:
             down.append(link)
     return {"nvlinks": count, "nvlinks_active": count - len(down), "nvlinks_down": down}
 
 
-_questions = {}  # type: dict[tuple[tuple[int, int], ...], bytes]
-
-
-def answers(
-    nvml: "Any", handle: "Any", pairs: "tuple[tuple[int, int], ...]"
-) -> "Iterator[tuple[int, int, int]]":
-    """Yield (field, scope, value) of those fields that the driver answers.
-
-    pairs: fields and scopes. A hundred of them a GPU: as bytes, where pynvml makes an object of each.
-    """
-    blank = _questions.get(pairs)
-    if blank is None:
-        blank = _questions[pairs] = b"".join(_FIELD.pack(*one, 0, 0, 0, 0, 0) for one in pairs)
-    room = ctypes.create_string_buffer(blank, len(blank))
-    code = nvml._nvmlGetFunctionPointer("nvmlDeviceGetFieldValues")(handle, len(pairs), room)
-    if code:
-        raise nvml.NVMLError(code)
-    for field, scope, _, _, kind, code, raw in _FIELD.iter_unpack(room.raw):
-        if code == 0 and kind == _DOUBLE:
-            yield field, scope, int(struct.unpack("=d", struct.pack("=Q", raw))[0])
-        elif code == 0:
-            yield field, scope, raw & ((1 << _BITS.get(kind, 64)) - 1)
+def answers(nvml: "Any", handle: "Any", pairs: "list[tuple[int, int]]") -> "Iterator[tuple[int, int, int]]":
+    """Yield (field, scope, value) of those fields that the driver answers. pairs: fields and scopes."""
+    for one in nvml.nvmlDeviceGetFieldValues(handle, pairs):
+        if one.nvmlReturn == 0:
+            # Older pynvml knows no member for each type.
+            mask = (1 << _BITS.get(one.valueType, 64)) - 1
+            value = int(one.value.dVal) if one.valueType == _DOUBLE else one.value.ullVal & mask
+            yield one.fieldId, one.scopeId, value
 
 
 def fields(nvml: "Any", handle: "Any", links: int, of_links: "dict[int, str]") -> "dict[str, Any]":
@@ -133,7 +115,7 @@ def fields(nvml: "Any", handle: "Any", links: int, of_links: "dict[int, str]") -
     found = {}  # type: dict[str, Any]
     errors, speeds = {}, {}  # type: dict[str, dict[int, int]], dict[int, int]
     by_link = [(field, link) for field in (*of_links, _LINK_SPEED) for link in range(links)]
-    for field, link, value in answers(nvml, handle, tuple([(field, 0) for field in _FIELDS] + by_link)):
+    for field, link, value in answers(nvml, handle, [(field, 0) for field in _FIELDS] + by_link):
         if field == _LINK_SPEED:
             speeds[link] = value
         elif field in of_links:
@@ -156,14 +138,16 @@ def fields(nvml: "Any", handle: "Any", links: int, of_links: "dict[int, str]") -
 
 def older_counts(nvml: "Any", handle: "Any", links: int) -> "dict[str, dict[int, int]]":
     """Return what a driver before R510 counts of each link; nothing for newer drivers."""
-    ask = nvml._nvmlGetFunctionPointer("nvmlDeviceGetNvLinkErrorCounter")
-    errors, value = {}, ctypes.c_ulonglong()  # type: dict[str, dict[int, int]], Any
+    errors = {}  # type: dict[str, dict[int, int]]
     for link in range(links):
         for counter, name in enumerate(_LINK_COUNTERS):
-            if ask(handle, link, counter, ctypes.byref(value)) == 0:
-                counts = errors.setdefault(name, {})
-                if value.value:
-                    counts[link] = counts.get(link, 0) + value.value
+            try:
+                value = nvml.nvmlDeviceGetNvLinkErrorCounter(handle, link, counter)
+            except nvml.NVMLError:
+                continue
+            counts = errors.setdefault(name, {})
+            if value:
+                counts[link] = counts.get(link, 0) + value
         if not errors:
             break
     return errors
@@ -177,8 +161,7 @@ def link_speeds(nvml: "Any", handle: "Any", speeds: "dict[int, int]") -> "dict[s
     typical = max(values, key=lambda speed: (values.count(speed), speed))
     others = {link: speed for link, speed in speeds.items() if speed != typical}
     if others:
-        pairs = tuple((_LINK_POWER, link) for link in others)
-        for _, link, power in answers(nvml, handle, pairs):
+        for _, link, power in answers(nvml, handle, [(_LINK_POWER, link) for link in others]):
             if power == _LOW_POWER:
                 del others[link]
     return {"nvlink_mbyte_s": typical, "nvlinks_other_mbyte_s": sorted(others.items())}
