@@ -80,7 +80,7 @@ def gpu_fabric(gpu: GpuFacts) -> Iterator[Finding]:
             text = listing((f"GPU {i}: {state}" for i, state in numbers.items()), 8)
             yield cause.fail(
                 f"not in the NVLink fabric: {text}",
-                observed=listing({str(state) for state in numbers.values()}),
+                observed=listing(sorted({str(state) for state in numbers.values()})),
                 expected="state completed, status 0",
                 seen=seen("NVML, GPU fabric info", text),
                 fixes=(START, SEE) if cause is WAITS else SEE,
