@@ -69,8 +69,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "gate",
         help="scan, then start a command on nodes that are ready, or refuse",
         usage="netdoctor gate [options] HOSTS... -- COMMAND...",
-        description="Scan (profile quick unless told otherwise), then become COMMAND, with its own signals, "
-        "terminal and exit code; or refuse, with the causes on stderr, and start nothing.",
+        description="Scan (profile launch unless told otherwise; quick for one node alone), then become "
+        "COMMAND, with its own signals, terminal and exit code; or refuse, with the causes on stderr, and "
+        "start nothing.",
         epilog=EPILOG + environ.EPILOG,
     )
     add_scan_arguments(parser, hosts="as for scan: a file, '-', or names such as gpu[01-16]")
@@ -191,7 +192,7 @@ def _gate(args: argparse.Namespace) -> int:
         return _by_report(args, saved)
     request, before = _request(args)
     outputs = _outputs(args, request)
-    plan = prepared(request, quiet=args.quiet)
+    plan = prepared(request, quiet=args.quiet, profile_alone=_profile_alone(args))
     _hosts_text(args, _cluster(plan))  # what its format cannot carry is told before anybody is contacted
     rules = _rules(args)
     report = _saved(args, plan, rules, outputs)
@@ -204,7 +205,7 @@ def _gate(args: argparse.Namespace) -> int:
             _say(f"{look.decision.why} with {who}; looks at the others by themselves")
             first = look
             try:
-                plan = scanning.prepare(_alone(request, targets))
+                plan = scanning.prepare(_alone(request, targets), profile_alone=_profile_alone(args))
                 look = _examined(args, plan, replace(rules, exclude_bad=False), outputs, None)
             except InputError:
                 raise
@@ -280,10 +281,12 @@ def _request(args: argparse.Namespace) -> "tuple[ScanRequest, Report | None]":
         raise InputError("--exclude-bad looks at nodes again, and tasks call once; leave --meet out")
     if args.exclude_bad and args.fail_on == "never":
         raise InputError("--exclude-bad and --fail-on never contradict each other; leave one out")
-    fields = request_fields(args)
-    if not (args.last or args.facts):
-        fields.setdefault("profile", "quick")
-    return request_of(args, fields)
+    return request_of(args, request_fields(args))
+
+
+def _profile_alone(args: argparse.Namespace) -> str | None:
+    """The profile for one node alone, where none was named: what launch adds is mostly between nodes."""
+    return None if args.profile or args.last or args.facts else "quick"
 
 
 def _alone(request: "ScanRequest", targets: "tuple[Target, ...]") -> "ScanRequest":
@@ -438,7 +441,7 @@ def _start(args: argparse.Namespace, report: "Report", cluster: _Cluster, nodes:
     printed, here = (
         dict.fromkeys(found, "...") if args.redact else found for found in (planned, environment)
     )
-    parts = [f"{summary.verdict(report)}, {_starts(args)} on {fmt.number(len(nodes), 'node')}"]
+    parts = [f"{summary.verdict_in_scope(report)}, {_starts(args)} on {fmt.number(len(nodes), 'node')}"]
     parts += [f"sets {' '.join(f'{name}={printed[name]}' for name in new)}"] if new else []
     parts += (
         [f"keeps your {', '.join(f'{name}={here[name]} (measured: {printed[name]})' for name in overridden)}"]

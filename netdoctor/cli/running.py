@@ -98,7 +98,7 @@ def examined(
         yield assemble(plan, outcome, took, interrupted_code=code, begun=begun), outcome, late
 
 
-def prepared(request: "ScanRequest", *, quiet: bool) -> "Plan":
+def prepared(request: "ScanRequest", *, quiet: bool, profile_alone: str | None = None) -> "Plan":
     """The plan of a request. Where it waits for tasks it says so; whatever ends it leaves nothing behind."""
     from netdoctor.facts.host import MEET
     from netdoctor.scanning import prepare
@@ -114,7 +114,7 @@ def prepared(request: "ScanRequest", *, quiet: bool) -> "Plan":
 
     before = {n: signal.signal(n, leave) for n in _ending()}
     try:
-        return prepare(request, on_transport=announce)
+        return prepare(request, profile_alone=profile_alone, on_transport=announce)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

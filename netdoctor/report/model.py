@@ -80,6 +80,14 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Untested:
+    """What the profile leaves out, and the verdict says nothing of: ``ports``, and the ids of its checks."""
+
+    what: str
+    checks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """How much was looked at where somebody asked for less than everything: checks of the profile's, nodes of
     those listed."""
@@ -96,7 +104,8 @@ class Verdict:
     passes and nobody asked for the rest. headline: the words after it in the text report.
 
     gaps: what READY does not speak of. required: the families in which a gap leaves the verdict open. part:
-    what was looked at, None for everything.
+    what was looked at, None for everything. not_tested: what a larger profile would have tested, the
+    weightiest first. absent: ``GPU`` where no node has any.
     """
 
     state: str
@@ -107,6 +116,8 @@ class Verdict:
     gaps: tuple[Gap, ...] = ()
     required: tuple[str, ...] = ()
     part: Part | None = None
+    not_tested: tuple[Untested, ...] = ()
+    absent: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

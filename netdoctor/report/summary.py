@@ -6,7 +6,7 @@ from typing import Any
 
 from netdoctor.report.commands import quote_path
 from netdoctor.report.fmt import FOLD_LIMIT, fold, ids, nodes_text, number, plain, seconds
-from netdoctor.report.model import Counts, Part, Report
+from netdoctor.report.model import Counts, Part, Report, Verdict
 
 STATUSES = ("pass", "warn", "fail", "blocked", "skip", "unknown")
 LETTERS = {".": "pass", "!": "warn", "X": "fail", "b": "blocked", "-": "skip", "?": "unknown"}
@@ -19,6 +19,7 @@ WORDS = {
     "unknown": "UNKNOWN",
 }
 VERDICTS = {"ready": "READY", "not_ready": "NOT READY", "undecided": "UNDECIDED", "partial_pass": "CHECKED"}
+NAMED_MAX = 6
 LAST = ".netdoctor/last.json"
 _HBM = re.compile(r" HBM\d\w*$")
 
@@ -32,6 +33,20 @@ def verdict(report: Report) -> str:
     """Return READY, NOT READY or UNDECIDED; CHECKED for a part that passes."""
     state = report.verdict.state
     return VERDICTS.get(state) or plain(state.replace("_", " "), 24).upper()
+
+
+def limits(found: Verdict, profile: str) -> str:
+    """Return ``quick: ports, clocks not tested; no GPU on any node``: what the verdict does not speak of."""
+    names = [plain(one.what, 40) for one in found.not_tested]
+    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    tested = f"{plain(profile, 40)}: {', '.join(names[:NAMED_MAX])}{more} not tested" if names else ""
+    return "; ".join(filter(None, [tested, *(f"no {plain(what, 20)} on any node" for what in found.absent)]))
+
+
+def verdict_in_scope(report: Report) -> str:
+    """Return ``READY (quick: ports, clocks not tested)``: the verdict, and what it does not speak of."""
+    scope = limits(report.verdict, report.run.profile) if report.verdict.state != "not_ready" else ""
+    return f"{verdict(report)} ({scope})" if scope else verdict(report)
 
 
 def count(counts: Counts, status: str) -> int:

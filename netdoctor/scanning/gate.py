@@ -58,7 +58,9 @@ class Decision:
 def decide(report: Report, rules: Rules) -> Decision:
     """What the report lets happen. Whatever is not known to be good refuses."""
     verdict = report.verdict
-    start = Decision(act=Act.START, nodes=tuple(listed_as(report.run.replay)), why=summary.verdict(report))
+    start = Decision(
+        act=Act.START, nodes=tuple(listed_as(report.run.replay)), why=summary.verdict_in_scope(report)
+    )
     warned = " with warnings (--fail-on warn)" if verdict.exit_code == 4 else ""
     refuse = Decision(act=Act.REFUSE, code=verdict.exit_code or 5, why=f"{summary.verdict(report)}{warned}")
     if report.run.ended_by == "interrupt":

@@ -18,7 +18,7 @@ from netdoctor.options import OPTIONS
 from netdoctor.report import LAST, fmt, summary
 from netdoctor.report.kept import as_facts as facts_kept
 from netdoctor.report.model import Note, Report
-from netdoctor.scanning.plan import Plan, part
+from netdoctor.scanning.plan import Plan, of_profile_full, part
 from netdoctor.scanning.record import facts_of, keep_request, kept_request
 from netdoctor.scanning.reporting import (
     FROM_SHELL,
@@ -69,6 +69,7 @@ def merged(
         request,
         targets,
         part=part(plan.known, request, ids, len(nodes), len(targets), before=True) if before else None,
+        of_profile_full=of_profile_full(plan.known, request),
         run=replace(report.run, finished=now, replay=keep_request(request, targets)),
         suppressions=plan.suppressions,
         version=report.tool.version,

@@ -85,12 +85,14 @@ def prepare(
     known: Registry | None = None,
     judged: tuple[str, ...] | None = None,
     job: Job | None = None,
+    profile_alone: str | None = None,
     on_transport: Callable[[Transport], None] = lambda transport: None,
 ) -> Plan:
     """Read hosts, checks and the job's environment, and make the transport. Raises InputError.
 
     known: the checks there are, where they are loaded already. judged: node ids, instead of request.node.
-    job: instead of what the request says of it. on_transport: gets the transport before any wait.
+    job: instead of what the request says of it. profile_alone: instead of the request's profile where one
+    node alone is listed. on_transport: gets the transport before any wait.
     """
     started = time.monotonic()
     known = known or registry.load(folders=request.checks_dir)
@@ -99,11 +101,14 @@ def prepare(
     request = replace(request, suppress=settings_file, expect=expect_file(request, own_settings))
     if request.save is not None:
         keep_apart([(f"--save {request.save}", request.save)], reads(request))
-    checks = select(known, request)
+    select(known, request)  # raises before anything waits for tasks
     filed = filing.filed(request) if request.via == FILED else None
     transport = filed.transport if filed else make_transport(request)
     on_transport(transport)
     inventory = filed.inventory if filed else inventory_of(request, transport)
+    if profile_alone is not None and len(inventory.targets) == 1:
+        request = replace(request, profile=profile_alone)
+    checks = select(known, request)
     if judged is None and request.node:
         judged = restrict(inventory, request.node)
     expectations = None
@@ -197,6 +202,14 @@ def part(
     also = _also(known, request)
     every = registry.select(known.checks, Profile(request.profile), via=request.via, also=also)
     return part_of(checks, [check.id for check in every], nodes, listed, **more)
+
+
+def of_profile_full(known: Registry, request: ScanRequest) -> tuple[Check, ...]:
+    """What profile full would run for the request, whatever --skip says; nothing with --only."""
+    if request.only:
+        return ()
+    also = _also(known, request)
+    return tuple(registry.select(known.checks, Profile.FULL, via=request.via, also=also))
 
 
 def inventory_of(request: ScanRequest, transport: Transport) -> Inventory:

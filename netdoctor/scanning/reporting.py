@@ -26,7 +26,7 @@ from netdoctor.report import baselines
 from netdoctor.report.model import Counts, Note, Phase, Report, Run, TargetRecord, Tool, Verdict
 from netdoctor.report.moved import last_argv
 from netdoctor.rules import profiles
-from netdoctor.scanning.plan import Plan
+from netdoctor.scanning.plan import Plan, of_profile_full
 from netdoctor.scanning.record import keep_request
 from netdoctor.store import Store
 
@@ -111,6 +111,7 @@ def assemble(
         run=run,
         suppressions=plan.suppressions,
         part=plan.part,
+        of_profile_full=of_profile_full(plan.known, request),
         plugins=_plugins(plan),
         notes=tuple(_notes(plan, outcome)),
         interrupted_code=interrupted_code,

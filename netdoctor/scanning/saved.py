@@ -21,7 +21,7 @@ from netdoctor.report.foreign import disowned
 from netdoctor.report.model import Report
 from netdoctor.scanning import expecting, settings
 from netdoctor.scanning.merging import RERUN, not_judged, notes_with
-from netdoctor.scanning.plan import part, select
+from netdoctor.scanning.plan import of_profile_full, part, select
 from netdoctor.scanning.record import facts_of, kept_request
 from netdoctor.scanning.reporting import (
     FROM_SHELL,
@@ -75,6 +75,7 @@ def judge_saved(report: Report, given: Mapping[str, Any], source: Path) -> Repor
         request,
         targets,
         part=part(known, request, ids, len(outcome.judgement.nodes), len(targets)),
+        of_profile_full=of_profile_full(known, request),
         run=replace(
             report.run,
             profile=request.profile,

@@ -18,7 +18,9 @@ from netdoctor.check import Check
 from netdoctor.engine.assemble.report import Context, Remote, build
 from netdoctor.engine.judge import Judgement, judge
 from netdoctor.engine.run import Outcome
+from netdoctor.facts.accelerators import AcceleratorFacts
 from netdoctor.facts.base import Missing, Why
+from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import HostFacts
 from netdoctor.inventory import load as load_hosts
 from netdoctor.inventory import restrict
@@ -46,8 +48,10 @@ from netdoctor.report.formats.text import render
 from netdoctor.report.model import Cause, Part, Report, Run
 from netdoctor.report.output import FORMATS
 from netdoctor.report.output import render as shown_as
+from netdoctor.report.summary import verdict_in_scope
 from netdoctor.store import Store
 from tests.checks import build as healthy
+from tests.checks import build_hw
 from tests.core.fake import hint, login, make, saying, store_of
 from tests.engine.test_judge import CHECKS, HOSTS, SESSIONS, random_judgement
 
@@ -252,6 +256,110 @@ def test_what_was_left_out_is_a_gap_only_where_it_is_required() -> None:
     (gap,) = made(run=replace(quick, skipped=("bw.*",)), require=("bw",)).verdict.gaps
     assert gap.reason == "left out by --skip"
     assert not made(run=replace(quick, selected=("ssh.*",)), require=("bw",)).verdict.gaps
+
+
+BEYOND_QUICK = tuple(
+    saying(check, profile=profile, required=required)
+    for check, profile, required in (
+        ("time.skew", "launch", True), ("net.ports", "launch", True), ("net.loss", "launch", False),
+        ("rdma.errors", "launch", False), ("bw.tcp", "full", False), ("gpu.work", "full", False),
+        ("site.dust", "full", False),
+    )
+)  # fmt: skip
+WITHOUT_GPU = GpuFacts(nvml="no_library")
+
+
+@pytest.mark.parametrize(
+    ("profile", "ran", "nodes", "words"),
+    [
+        (
+            "quick",
+            0,
+            3,
+            "quick: ports, clocks, packet loss, link errors, rates, speed of GPUs and 1 more not tested",
+        ),
+        ("quick", 0, 1, "quick: link errors, speed of GPUs, site.dust not tested"),
+        ("launch", 4, 3, "launch: rates, speed of GPUs, site.dust not tested"),
+        ("full", 7, 3, ""),
+    ],
+)
+def test_what_the_profile_leaves_out_stands_behind_the_verdict(
+    profile: str, ran: int, nodes: int, words: str
+) -> None:
+    run = replace(RUN, profile=profile)
+    report = made(*BEYOND_QUICK[:ran], nodes=nodes, run=run, of_profile_full=BEYOND_QUICK)
+    assert report.verdict.state == "ready"
+    tally, _, scope = report.verdict.headline.partition("; ")
+    assert (tally.partition(": ")[2], scope) == (f"{(ran + 1) * nodes} pass, 0 skip", words)
+    assert verdict_in_scope(report) == (f"READY ({words})" if words else "READY")
+    for name in ("text", "nagios", "markdown", "html"):
+        assert " ".join(words.split()) in " ".join(shown_as(report, name).split()), name
+    by_what = {one["what"]: one["checks"] for one in json.loads(dumps(report))["verdict"]["not_tested"]}
+    assert by_what.get("rates") == (["bw.tcp"] if nodes > 1 and profile != "full" else None)
+    assert ('netdoctor_not_tested{profile="quick",what="ports"} 1' in shown_as(report, "prom")) == (
+        profile == "quick" and nodes > 1
+    )
+    # A verdict that is no is about what was found.
+    bad = made(
+        *BEYOND_QUICK[:ran],
+        saying("net.x", fail("n1", "x")),
+        nodes=nodes,
+        run=run,
+        of_profile_full=BEYOND_QUICK,
+    )
+    assert "not tested" not in bad.verdict.headline + verdict_in_scope(bad)
+    assert bad.verdict.not_tested == report.verdict.not_tested
+
+
+@pytest.mark.parametrize(
+    ("require", "state", "missed"),
+    [
+        (("net",), "undecided", {"net.ports"}), (("time", "net"), "undecided", {"net.ports", "time.skew"}),
+        (("host",), "ready", set()), (("rdma",), "undecided", set()), ((), "ready", set()),
+    ],
+)  # fmt: skip
+def test_what_is_required_of_a_family_is_more_than_its_quick_checks(
+    require: tuple[str, ...], state: str, missed: set[str]
+) -> None:
+    """net.interface, which is quick, is no answer to --require net; nor is what --skip leaves."""
+    checks = saying("net.interface"), saying("host.shm"), saying("time.sync")
+    quick = made(*checks, run=replace(RUN, profile="quick"), of_profile_full=BEYOND_QUICK, require=require)
+    skipping = replace(RUN, skipped=("net.ports", "time.skew", "rdma.*"))
+    skipped = made(*checks, run=skipping, of_profile_full=BEYOND_QUICK, require=require)
+    for report, by in ((quick, "profile quick"), (skipped, "--skip")):
+        verdict = report.verdict
+        assert (verdict.state, verdict.exit_code) == (state, 3 if state == "undecided" else 0)
+        assert {check for gap in verdict.gaps for check in gap.checks} == missed
+        assert {gap.reason for gap in verdict.gaps} <= {f"left out by {by}"}
+    alone = made(
+        *checks, nodes=1, run=replace(RUN, profile="quick"), of_profile_full=BEYOND_QUICK, require=require
+    )
+    assert alone.verdict.state == ("undecided" if require == ("rdma",) else "ready"), "ports take two nodes"
+
+
+@pytest.mark.parametrize(
+    ("other", "absent"),
+    [
+        (WITHOUT_GPU, True),
+        (replace(WITHOUT_GPU, nvml="mismatch"), False),
+        (replace(WITHOUT_GPU, pci=(build_hw.pci(0),)), False),
+        (replace(WITHOUT_GPU, blocked=("/dev/nvidia0",)), False),
+        (AcceleratorFacts(kfd=("gfx942",)), False),
+        (AcceleratorFacts(others={"Gaudi": 8}), False),
+        (Missing(Why.TIMED_OUT, "no answer"), False),
+    ],
+)
+def test_that_no_node_has_a_gpu_is_said(other: Any, absent: bool) -> None:
+    """Only where every node says so, of any make."""
+    names = healthy.names(3)
+    gpus, others = dict.fromkeys(names, WITHOUT_GPU), dict.fromkeys(names, AcceleratorFacts())
+    where: dict[str, Any] = others if isinstance(other, AcceleratorFacts) else gpus
+    where["n2"] = other
+    report = made(saying("gpu.visible", skip("none")), store=store_of(3, gpu=gpus, accelerators=others))
+    assert report.verdict.headline.endswith("; no GPU on any node") == absent
+    assert (report.verdict.absent == ("GPU",)) == absent
+    assert ('netdoctor_absent{what="GPU"} 1' in shown_as(report, "prom")) == absent
+    assert not made(saying("net.x"), store=store_of(3, gpu=gpus, accelerators=others)).verdict.absent
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ FAULTS: list[dict[str, tuple[str, str]]] = [
         "node2 wrong-key": ("ssh.login", "node2"),
         "node3 host-key": ("ssh.login", "node3"),
     },
+    {"node1 drop": ("net.ports", "node1")},
 ]
 # What the command has that is not its own: open files, processes, signals that are blocked or ignored.
 INHERITED = """
@@ -54,7 +55,7 @@ def argv(lab: Lab, *args: str) -> list[str]:
     return ["gate", "--ssh-config", str(lab.ssh_config), str(lab.hosts_file), *args]
 
 
-def test_gate_refuses_on_each_of_eight_faults(lab4: Lab, folder: Path) -> None:
+def test_gate_refuses_on_each_of_nine_faults(lab4: Lab, folder: Path) -> None:
     ran = folder / "ran"
     for faults in FAULTS:
         put(lab4, tuple(faults))
@@ -162,8 +163,7 @@ def test_an_interrupted_scan_starts_nothing(lab4: Lab, folder: Path) -> None:
     before = running(lab4)
     put(lab4, ("node2 frozen",))
     allowed = ("--on-undecided", "run", "--on-crash", "run", "--fail-on", "never")
-    # Agents that stay: those of quick are gone with their first answer, sooner than all of them are seen.
-    process = start(lab4, folder, "echo", "ran", options=(*allowed, "--profile", "launch"))
+    process = start(lab4, folder, "echo", "ran", options=allowed)
     until(lambda: agents_run(lab4, before, "node0", "node1", "node3"), "agents on the nodes")
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=60)

@@ -24,7 +24,7 @@ from netdoctor.scanning import ScanRequest, load_own, prepare
 from netdoctor.scanning.gate import Act, Rules, decide, stale
 from netdoctor.scanning.record import keep_request
 from tests.checks import build
-from tests.core.fake import hint, plain, saying
+from tests.core.fake import hint, login, plain, saying
 from tests.scanning import test_pool
 from tests.scanning.ground import Ground, counting
 
@@ -360,12 +360,37 @@ def test_a_dry_run_says_what_would_start(
     assert (started, Path("good").exists()) == ([], False)
 
 
+@pytest.mark.parametrize(
+    ("words", "profile"),
+    [
+        ("n[1-2]", "launch"), ("n1", "quick"), ("--local", "quick"), ("n[1-2] -p quick", "quick"),
+        ("n1 -p launch", "launch"), ("n[1-2] --node n1", "launch"),
+    ],
+)  # fmt: skip
+def test_several_nodes_are_looked_at_as_a_scan_does(
+    ground: Ground,
+    started: list[dict[str, str]],
+    capfd: pytest.CaptureFixture[str],
+    words: str,
+    profile: str,
+) -> None:
+    """A gate that dials no port would start a job on a cluster that scan calls NOT READY."""
+    blocked = saying("net.ports", fail("n2", "drops connections"), profile="launch")
+    ground.checks = [login(), saying("net.one"), blocked]
+    code = gate(words)
+    found = load_own(Path(".netdoctor/last.json")).run.profile
+    says = capfd.readouterr().err
+    assert found == profile
+    assert ("net.ports" in says and code == 1 and not started) == (words == "n[1-2]")
+    assert ("(quick: ports not tested)" in says) == (words == "n[1-2] -p quick")
+
+
 def test_a_saved_report_stands_for_a_scan_only_while_it_is_the_same(
     ground: Ground, started: list[dict[str, str]], capfd: pytest.CaptureFixture[str]
 ) -> None:
     hosts = Path("hosts.txt")
     hosts.write_text("n[1-4]\n")
-    asked = ScanRequest(hosts=("hosts.txt",), profile="quick")
+    asked = ScanRequest(hosts=("hosts.txt",))
     for scans in (1, 1):  # the second time by the report of the first
         assert gate("hosts.txt --max-age 10m") is None
         assert len(ground.transport.started) == scans
@@ -383,7 +408,7 @@ def test_a_saved_report_stands_for_a_scan_only_while_it_is_the_same(
 
     assert why() == ""
     assert why(parallel=3, deadline=60.0, timeout=5.0) == ""
-    assert why(with_run(profile="full"), profile="launch") == ""
+    assert why(with_run(profile="full")) == why(profile="quick") == ""
     for answer, said in (
         (why(later_s=601), "too old"),
         (why(later_s=-1), "future"),
@@ -401,7 +426,7 @@ def test_a_saved_report_stands_for_a_scan_only_while_it_is_the_same(
         (why(hosts=("n[1-3]",)), "other hosts"),
         (why(hosts=("n[4,1-3]",)), "other hosts"),
         (why(hosts=("n[1-3]", "n4 port=2222")), "other hosts"),
-        (why(profile="launch"), "profile was quick"),
+        (why(with_run(profile="quick")), "profile was quick"),
         (why(only=("net.one",)), "--only was"),
         (why(node="n1"), "--node was"),
         (why(strict=True), "--strict was"),

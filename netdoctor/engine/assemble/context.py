@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 
+from netdoctor.check import Check
 from netdoctor.engine.assemble.accepted import Suppression
 from netdoctor.report.model import Note, Part, Run
 
@@ -27,6 +28,7 @@ class Context:
     strict: bool = False  # `require` of all families
     require: tuple[str, ...] = ()  # families of checks in which a gap leaves the verdict open
     part: Part | None = None  # what was looked at, None for everything
+    of_profile_full: tuple[Check, ...] = ()  # what profile full would have run; empty with --only
     remote: Remote = field(default_factory=Remote)
     root_here: bool = False  # whoever pastes commands on this machine is root already, and needs no sudo
     version: str = ""

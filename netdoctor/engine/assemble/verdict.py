@@ -76,8 +76,13 @@ def verdict_of(
         gaps=gaps,
         required=tuple(sorted(required)),
         part=context.part,
+        not_tested=scope.not_tested(judgement, context, outcome.store),
+        absent=scope.absent(judgement, outcome.store),
     )
-    return replace(verdict, headline=_headline(verdict, groups, outcome, suppressed, len(blocked)))
+    text = _headline(verdict, groups, outcome, suppressed, len(blocked))
+    limits = summary.limits(verdict, context.run.profile) if not fails else ""
+    unseen = scope.not_seen(verdict.gaps, judgement.nodes)
+    return replace(verdict, headline="; ".join(filter(None, [text, limits, unseen])))
 
 
 def _judged(judgement: Judgement) -> bool:
@@ -129,4 +134,4 @@ def _headline(
             looked_at = ""
         else:
             looked_at = f"looked at {looked_at}"
-    return "; ".join(filter(None, [text, looked_at, scope.not_seen(verdict.gaps, judgement.nodes)]))
+    return "; ".join(filter(None, [text, looked_at]))

@@ -27,7 +27,19 @@ _NAMES = {"time.skew": "clock_skew"}
 # What a measure of a plug-in must not pass itself off as.
 _RESERVED = tuple(
     f"netdoctor_{name}"
-    for name in ("ready", "exit_code", "run_", "results", "check_nodes", "cause", "cell", "node_", "gaps")
+    for name in (
+        "ready",
+        "exit_code",
+        "run_",
+        "results",
+        "check_nodes",
+        "cause",
+        "cell",
+        "node_",
+        "gaps",
+        "not_tested",
+        "absent",
+    )
 )
 
 Series = dict[str, tuple[str, dict[str, float]]]
@@ -74,6 +86,12 @@ def _samples(report: Report, detail: bool) -> Iterator[tuple[str, str, dict[str,
     for family, nodes in unseen.items():
         what = "Nodes on which something of a family could have been examined and was not."
         yield "netdoctor_gaps", what, {"family": family}, len(nodes)
+    profile = fmt.plain(report.run.profile, 20)
+    for one in verdict.not_tested:
+        labels = {"profile": profile, "what": fmt.plain(one.what, 60)}
+        yield "netdoctor_not_tested", "What the profile of the last scan leaves out.", labels, len(one.checks)
+    for what in verdict.absent:
+        yield "netdoctor_absent", "What no node has.", {"what": fmt.plain(what, 20)}, 1
     for check, cells in zip(report.matrix.checks, report.matrix.cells, strict=True):
         for letter, status in summary.LETTERS.items():
             found = cells.count(letter)
