@@ -6,7 +6,7 @@ from netdoctor.check import check
 from netdoctor.checks._shared.text import listing
 from netdoctor.checks.gpu._gpus import nvml_finding, reset, untold
 from netdoctor.facts.gpu import Gpu, GpuFacts
-from netdoctor.model import HERE, Action, Cause, Finding, look, ok
+from netdoctor.model import HERE, Action, Cause, Finding, Fix, look, ok
 
 FAILED = Cause(
     "gpu-memory-worn", "{nodes} {has} a GPU whose memory cannot be repaired any more", action=Action.REPLACE
@@ -84,9 +84,6 @@ def gpu_ecc(gpu: GpuFacts) -> Iterator[Finding]:
 
 
 def _errors(gpu: Gpu) -> Iterator[Finding]:
-    # For NVIDIA's field diagnostic to decide.
-    shell = f"nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT -i {gpu.index}"
-    replace = look("have the GPU tested and replaced", shell)
     if count := gpu.ecc_uncorrected:
         words = f"has {count} uncorrected memory error{'s' if count > 1 else ''}"
         ever = f"{count}; {gpu.ecc_uncorrected_ever or count} in its life"
@@ -104,8 +101,14 @@ def _errors(gpu: Gpu) -> Iterator[Finding]:
         words = "has a faulty memory row for which there is no spare one"
         yield nvml_finding(
             FAILED.fail, gpu, words, "remapped rows", "remapping failed", "no failure",
-            output="failure occurred", fixes=replace,
+            output="failure occurred", fixes=_replace(gpu),
         )  # fmt: skip
     for cause, is_spent, words, state, expected in WORN:
         if is_spent(gpu):
-            yield nvml_finding(cause.warn, gpu, words, "", state, expected, fixes=replace)
+            yield nvml_finding(cause.warn, gpu, words, "", state, expected, fixes=_replace(gpu))
+
+
+def _replace(gpu: Gpu) -> Fix:
+    """For NVIDIA's field diagnostic to decide."""
+    shell = f"nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT -i {gpu.index}"
+    return look("have the GPU tested and replaced", shell)

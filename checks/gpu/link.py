@@ -157,10 +157,11 @@ def _low(values: Mapping[GpuId, int], typical: Callable[[GpuId], int | None]) ->
     at_index: dict[int, Counter[int]] = defaultdict(Counter)
     for (_, index), value in values.items():
         at_index[index][value] += 1
+    totals = {index: counts.total() for index, counts in at_index.items()}
     found = {}
     for gpu_id, value in values.items():
         same = at_index[gpu_id[1]]
-        others, equal = same.total() - 1, same[value] - 1
+        others, equal = totals[gpu_id[1]] - 1, same[value] - 1
         right = typical(gpu_id)
         if right is not None and value < right and (others < LEAST_PEERS or 2 * equal <= others):
             found[gpu_id] = right

@@ -15,13 +15,14 @@ from netdoctor.model import DERIVED, Action, Cause, Finding, Fix, look, run, ski
 CAPPED = Cause("gpu-power-capped", "GPUs of {nodes} are limited to less power than their default")
 SLOWER = Cause("gpu-clocks-set", "GPUs of {nodes} are set to lower clocks than their default")
 CORRUPT = Cause("gpu-inforom-corrupt", "{nodes} {has} a GPU with a corrupt InfoROM", action=Action.REPLACE)
+STATES = {None: "", True: "on", False: "off"}
 MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
 REPLACE = "have it written anew, or the board replaced"
 RESET = "  # needs a reset of the GPUs"
 
 
 def _mode(attribute: str) -> Callable[[Gpu], str]:
-    return lambda gpu: {None: "", True: "on", False: "off"}[getattr(gpu, attribute)]
+    return lambda gpu: STATES[getattr(gpu, attribute)]
 
 
 def _switch(command: str) -> Callable[[str], tuple[Fix, ...]]:

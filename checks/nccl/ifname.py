@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import cache, partial
 
 from netdoctor.advice import is_bridge_name, is_tunnel_name, propose_ifname
 from netdoctor.check import check
@@ -135,7 +136,7 @@ def _findings(nodes: Nodes, routes: Routes, job: Job) -> Iterator[Finding]:
         return
     nets = {node: one.net for node, one in nodes.items()}
     repeated = repeated_addresses(nets)
-    owners = holders(nets) if repeated else {}
+    owners = cache(partial(holders, nets))
     fit: dict[str, AddressRow] = {}
     for node, one in nodes.items():
         row = one.choice.row
@@ -146,7 +147,7 @@ def _findings(nodes: Nodes, routes: Routes, job: Job) -> Iterator[Finding]:
         elif not is_usable(row):
             cause, what = LINK_LOCAL, f"{one}, a link-local address that peers cannot dial"
         elif row.address in repeated:
-            others = [other for other in owners[parse(row.address)][:5] if other != node]
+            others = [other for other in owners()[parse(row.address)][:5] if other != node]
             have = "has" if len(others) == 1 else "have"
             owned_by = f"{listing(others, 3)} also {have}: peers would dial themselves"
             cause, what = SAME, f"{one}, an address that {owned_by}"

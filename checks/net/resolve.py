@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from functools import cache, partial
 from itertools import islice
 
 from netdoctor.check import check
@@ -194,7 +195,7 @@ class _Names:
 
     def astray(self) -> Iterator[Finding]:
         """Names that lead a node somewhere else."""
-        owners = holders(self.nets)
+        owners = cache(partial(holders, self.nets))
         known: dict[tuple[str, tuple[str, ...]], list[str]] = {}
 
         def lost(one: Lookup) -> list[str]:
@@ -208,7 +209,7 @@ class _Names:
             resolved = ((one, lost(one)) for one in found.values() if not one.failed)
             if wrong := {_first_other(node, far): one for one, far in resolved if far not in ([], [node])}:
                 (peer, one), *more = wrong.items()
-                holder = owners.get(parse(one.addresses[0]), ())
+                holder = owners().get(parse(one.addresses[0]), ())
                 is_of = f", which is {listing(holder)}" if holder else ""
                 also = f"; also wrong: {listing(one.name for _, one in more)}" if more else ""
                 addresses = listing(one.addresses)

@@ -219,6 +219,9 @@ class _CheckRun:
         What is said of a node itself outranks what is said of the cluster, unless that is worse. free: all
         nodes that are not blocked.
         """
+        self.cells.update(dict.fromkeys(nodes, Status.PASS))
+        if not answer:
+            return
         by_node: dict[str, Finding] = {}
         of_all: Finding | None = None
         attribution = Attribution(free)
@@ -234,7 +237,6 @@ class _CheckRun:
                 and (of_all is None or _outranks(finding.status, of_all.status))
             ):
                 of_all = finding
-        self.cells.update(dict.fromkeys(nodes, Status.PASS))
         if of_all is not None:
             rank = of_all.status.rank if of_all.status in PROBLEMS else 0
             by_node = {node: one for node, one in by_node.items() if one.status.rank >= rank}
@@ -419,8 +421,8 @@ def _ask(check: Check, nodes: Sequence[str], run: _Run) -> tuple[Finding, ...]:
     if len(findings) > FINDINGS_AT_MOST:
         raise OverflowError(f"more than {FINDINGS_AT_MOST} findings")
     trusted: dict[int, Cause] = {}
-    here = nodes[0] if check.scope == "node" else CLUSTER
-    return tuple([valid(finding, here, run.known, trusted) for finding in findings])
+    here, ours = nodes[0] if check.scope == "node" else CLUSTER, is_ours(check)
+    return tuple([valid(finding, here, run.known, trusted, ours=ours) for finding in findings])
 
 
 def _arguments(parameters: Sequence[Parameter], nodes: Sequence[str], run: _Run) -> dict[str, Any]:
