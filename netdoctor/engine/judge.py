@@ -421,8 +421,8 @@ def _ask(check: Check, nodes: Sequence[str], run: _Run) -> tuple[Finding, ...]:
     if len(findings) > FINDINGS_AT_MOST:
         raise OverflowError(f"more than {FINDINGS_AT_MOST} findings")
     trusted: dict[int, Cause] = {}
-    here, ours = nodes[0] if check.scope == "node" else CLUSTER, is_ours(check)
-    return tuple([valid(finding, here, run.known, trusted, ours=ours) for finding in findings])
+    here = nodes[0] if check.scope == "node" else CLUSTER
+    return tuple([valid(finding, here, run.known, trusted) for finding in findings])
 
 
 def _arguments(parameters: Sequence[Parameter], nodes: Sequence[str], run: _Run) -> dict[str, Any]:

@@ -50,26 +50,22 @@ def bounded(work: Callable[[], None], limit_s: float) -> None:
     thread.join(limit_s)
 
 
-def valid(
-    answer: object, here: str, known: frozenset[str], trusted: dict[int, Cause], *, ours: bool = False
-) -> Finding:
+def valid(answer: object, here: str, known: frozenset[str], trusted: dict[int, Cause]) -> Finding:
     """The finding, if it is one about nodes that exist. Raises TypeError or ValueError.
 
     here: what was judged, for a finding that does not say. `trusted` holds the causes already looked at, by
-    their ids: thousands of pairs share one. ours: of a check whose fields mypy has seen.
+    their ids: thousands of pairs share one.
     """
     if not isinstance(answer, Finding):
         raise TypeError(f"yielded {type(answer).__name__} instead of a finding")
-    if not ours:
-        _need_fields(answer, "")
+    _need_fields(answer, "")
     if answer.measures and not all(math.isfinite(one.value) for one in answer.measures.values()):
         raise TypeError("a finding's measure is not finite")
     hint, targets = answer.cause, (answer.target, *answer.pairs)
     if hint is not None and id(hint) not in trusted:
         if not isinstance(hint, Cause):
             raise TypeError(f"a finding's cause is {type(hint).__name__}, not a Cause")
-        if not ours:
-            _need_fields(hint, "cause.")
+        _need_fields(hint, "cause.")
         hash(hint)  # everything in it is frozen, tuples and not lists
         targets = (*targets, *hint.culprits)
         trusted[id(hint)] = hint
@@ -99,7 +95,7 @@ def _need_fields(record: Any, where: str) -> None:
     cls: Any = type(record)
     for name, kind, plain in _kinds(cls):
         value = getattr(record, name)
-        if type(value) not in plain and name != "cause":
+        if type(value) not in plain and value != () and name != "cause":
             _need(value, kind, f"{where}{name}")
 
 
