@@ -43,6 +43,7 @@ class Login(StrEnum):
     NOT_SSH = "not_ssh"
     TOO_MANY = "too_many"  # connections, so that sshd turns some away
     KEX = "kex"  # no algorithm in common
+    KEX_BROKEN = "kex_broken"  # the exchange of keys began, and did not come to its end
     HOST_KEY_UNKNOWN = "host_key_unknown"
     HOST_KEY_CHANGED = "host_key_changed"
     HOST_KEY_REVOKED = "host_key_revoked"

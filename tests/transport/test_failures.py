@@ -68,10 +68,14 @@ def dial(options: SshOptions, port: int, host: str = "127.0.0.1", limits: Limits
             peers.says(b"Not allowed at this time\r\n"), "too_many", "banner", "Not allowed", id="penalty"
         ),
         pytest.param(
-            peers.says(peers.IDENT, then_close=False), "kex", "kex", "did not end", id="stalls in kex"
+            peers.says(peers.IDENT, then_close=False),
+            "kex_broken",
+            "kex",
+            "did not end",
+            id="stalls in kex",
         ),
-        pytest.param(peers.says(peers.IDENT), "kex", "kex", "closed", id="closes in kex"),
-        pytest.param(peers.says(peers.IDENT, b"\xff" * 4096), "kex", "kex", "", id="garbage in kex"),
+        pytest.param(peers.says(peers.IDENT), "kex_broken", "kex", "closed", id="closes in kex"),
+        pytest.param(peers.says(peers.IDENT, b"\xff" * 4096), "kex_broken", "kex", "", id="garbage in kex"),
         pytest.param(peers.says(b"SSH-1.5-old\r\n"), "kex", "kex", "1.5", id="protocol 1"),
     ],
 )

@@ -255,7 +255,7 @@ class Logins:
                 f"the port is open, and nothing was said within {seconds} (server frozen or overloaded)",
             )
         if record.stage in ("kex", "host_key"):
-            return LoginFailed(Login.KEX, f"the key exchange did not end within {seconds}")
+            return LoginFailed(Login.KEX_BROKEN, f"the key exchange did not end within {seconds}")
         others = self._ring.owed()
         slow = f"; others wait for the SSH agent, too ({others}): -j 8 asks less at once" if others else ""
         return LoginFailed(Login.TIMEOUT, f"authentication did not end within {seconds}{slow}")
@@ -325,13 +325,15 @@ class Logins:
             words = wire.strange or (transport.last_words if transport is not None else "")
             if any(word in words for word in BUSY_WORDS):
                 return LoginFailed(Login.TOO_MANY, words)
+            if isinstance(error, paramiko.ssh_exception.IncompatiblePeer):
+                return LoginFailed(Login.KEX, str(error))
             if wire.ended or isinstance(error, EOFError):
                 return LoginFailed(
-                    Login.KEX,
+                    Login.KEX_BROKEN,
                     "the server closed the connection during the key exchange"
                     + (f": {words}" if words else ""),
                 )
-            return LoginFailed(Login.KEX, str(error) or type(error).__name__)
+            return LoginFailed(Login.KEX_BROKEN, str(error) or type(error).__name__)
         if wire.ended:
             return LoginFailed(Login.LOST, "the server closed the connection during authentication")
         if isinstance(error, paramiko.AuthenticationException):
