@@ -37,14 +37,17 @@ def main() -> int:
     counts: Counter[str] = Counter()
     with Stage(python(), args.subnet, args.limit) as stage:
         print(f"torch {stage.launcher.torch}, {len(chosen[: args.most])} situations", flush=True)
-        print(f"{'situation':45} {'verdict':10} {'job':8} {'':14} what was said", flush=True)
+        print(f"{'situation':45} {'verdict':10} {'gate':6} {'job':8} {'':14} what was said", flush=True)
         for situation in chosen[: args.most]:
             played = stage.play(situation)
             word = held(situation, played)
             counts[word] += 1
             job = "started" if played.outcome.started else "failed"
+            gate = "starts" if played.gated else "holds"
             said = played.outcome.why or ", ".join(played.keys)
-            print(f"{situation.name:45} {played.state:10} {job:8} {word:14} {said[:150]}", flush=True)
+            print(
+                f"{situation.name:45} {played.state:10} {gate:6} {job:8} {word:14} {said[:150]}", flush=True
+            )
             if word != "agrees":
                 print(f"{'':45} {', '.join(played.keys)}; {situation.why}", flush=True)
     print(", ".join(f"{count} {word}" for word, count in counts.most_common()))

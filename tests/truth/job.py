@@ -64,6 +64,15 @@ def session(lab: Lab, node: str) -> tuple[dict[str, str], dict[str, list[int]]]:
     return env, found
 
 
+def entry(lab: Lab, node: str) -> int:
+    """The process whose namespaces logins end in: that of a container, where one has the SSH port."""
+    own = nodes.pid(lab.state, node)
+    if not lab.state.active(node, "container"):
+        return own
+    net = os.readlink(f"/proc/{own}/ns/net")
+    return next(pid for pid in lab.pids(node) if os.readlink(f"/proc/{pid}/ns/net") != net)
+
+
 class Launcher:
     """Keeps one process that has imported torch, and so starts a job in a moment."""
 
@@ -102,7 +111,7 @@ class Launcher:
             told.append(
                 {
                     "name": node,
-                    "pid": nodes.pid(lab.state, node),
+                    "pid": entry(lab, node),
                     "env": {**env, "OMP_NUM_THREADS": "1", **job.env},
                     "limits": limits,
                     "args": arguments(job, rank, lab.nodes),

@@ -17,9 +17,10 @@ BAD = "FALSE READY"
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """The verdict, the causes that were named, and what the job did."""
+    """The verdict, the causes that were named, what the job did, and whether the gate had let it start."""
 
     state: str
+    gated: bool
     keys: tuple[str, ...]
     outcome: Outcome
 
@@ -27,6 +28,8 @@ class Played:
 def held(situation: Situation, played: Played) -> str:
     """How the verdict stands against the outcome, in a word or two."""
     started = played.outcome.started
+    if played.gated and not started and not situation.why:
+        return BAD
     if played.state == "undecided":
         return "undecided"
     if (played.state == "ready") == started:
@@ -87,8 +90,14 @@ def play(lab: Lab, launcher: Launcher, situation: Situation, folder: Path, limit
         "-o", f"json={found}", cwd=folder,
     )  # fmt: skip
     report = json.loads(found.read_text("utf-8"))
+    # Its default profile, and a command that says whether it ran.
+    gate = netdoctor(
+        "gate", "--ssh-config", str(lab.ssh_config), str(lab.hosts_file), *args, "--no-save", "--", "true",
+        cwd=folder,
+    )  # fmt: skip
     return Played(
         state=report["verdict"]["state"],
+        gated=gate.returncode == 0,
         keys=tuple(f"{cause['status']} {cause['key']}" for cause in report["causes"]),
         outcome=launcher.run(lab, job, limit_s),
     )

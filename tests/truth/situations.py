@@ -29,6 +29,7 @@ ETH0 = Job(env={"GLOO_SOCKET_IFNAME": "eth0"})
 ETH1 = Job(env={"GLOO_SOCKET_IFNAME": "eth1"})
 STATIC_ETH0 = Job(rdzv="static", env={"GLOO_SOCKET_IFNAME": "eth0"})
 STATIC_ETH1 = Job(rdzv="static", env={"GLOO_SOCKET_IFNAME": "eth1"})
+CONTAINERS = tuple(f"node{i} container" for i in range(4))
 DATA_MASTER = Job(rdzv="static", master="{data}.10")
 
 OTHER_LAUNCHERS = "a job that mpirun or pdsh starts needs this; this one was started without SSH"
@@ -146,6 +147,15 @@ SITUATIONS = (
     Situation(name="no-such interface", job=Job(env={"GLOO_SOCKET_IFNAME": "eth9"})),
     Situation(name="no-such network: loopback named", job=Job(env={"GLOO_SOCKET_IFNAME": "lo"})),
     Situation(name="a session's own interface", faults=("node2 env GLOO_SOCKET_IFNAME=eth9",)),
+    # Containers on bridges.
+    Situation(name="one container on a bridge", faults=("node2 container",)),
+    Situation(name="one container on a bridge, static", faults=("node2 container",), job=STATIC),
+    Situation(name="rank 0 in a container on a bridge", faults=("node0 container",)),
+    Situation(name="rank 0 in a container on a bridge, static", faults=("node0 container",), job=STATIC),
+    Situation(name="two containers on bridges", faults=("node1 container", "node2 container")),
+    Situation(name="every node in a container on a bridge", faults=CONTAINERS),
+    Situation(name="every node in a container on a bridge, static", faults=CONTAINERS, job=STATIC),
+    Situation(name="a container on a bridge, two networks", lab="two", faults=("node2 container",), job=ETH0),
     # Two networks.
     Situation(name="eth1 down and named", lab="two", faults=("node2 if-down",), job=ETH1),
     Situation(name="eth1 down and not used", lab="two", faults=("node2 if-down",)),
@@ -167,6 +177,18 @@ SITUATIONS = (
     ),
     Situation(name="the second network is slow", lab="two", job=ETH1, faults=("node2 slow-link if=eth1",),
               why=RISK),
+    Situation(
+        name="static over eth1, dropped one way", lab="two", job=STATIC_ETH1,
+        faults=("node2 drop peers={data}.0/24 dir=out",),
+    ),
+    Situation(name="eth0 named on a node, eth1 elsewhere", lab="two", job=ETH1,
+              faults=("node2 env GLOO_SOCKET_IFNAME=eth0",)),
+    Situation(
+        name="fabric drops both networks to a node", lab="two",
+        faults=("node2 fabric-drop", "node2 fabric-drop from={data}.0/24 to={data}.0/24"), job=ETH1,
+    ),
+    Situation(name="the master's first network dropped, second named", lab="two", job=DATA_MASTER,
+              faults=("node0 drop peers={net}.0/24 ports=29500",)),
     # The machine.
     Situation(name="clock off", faults=("node2 clock",), why="certificates and logs, not the start"),
     Situation(name="few descriptors", faults=("node2 nofile soft=64",)),

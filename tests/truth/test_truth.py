@@ -53,7 +53,8 @@ def test_the_verdict_is_what_the_job_does(
         played = play(lab, launcher, situation, folder, 60.0 if starts else LIMIT_S)
     finally:
         lab.heal()
-    assert (played.state, played.outcome.started) == ("ready" if starts else "not_ready", starts), played
+    expected = ("ready" if starts else "not_ready", starts, starts)
+    assert (played.state, played.gated, played.outcome.started) == expected, played
 
 
 def test_situations_have_names_of_their_own() -> None:
