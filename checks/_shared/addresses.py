@@ -79,7 +79,9 @@ def commonest_network(
     reach: as of networks_by_reach; of equals the one that more nodes are in. Raises ValueError without rows.
     """
     count = Counter(map(rules.network, rows))
-    commonest = max(count, key=lambda net: (count[net], len(reach.get(net, ()))))
+    commonest = max(
+        count, key=lambda net: (count[net], len(reach.get(net, ())), -net.version, -int(net.network_address))
+    )
     return commonest, 2 * count[commonest] > count.total()
 
 

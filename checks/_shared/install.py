@@ -7,6 +7,8 @@ from netdoctor.facts.software import Requested, SoftwareFacts
 from netdoctor.model import Fix, after_reboot, run
 from netdoctor.rules.cuda import major
 
+# What is put beside the interpreter of a distribution.
+VENV = "~/job-venv"
 _VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+!_-]{0,60}")
 # What torch's own index serves: https://pytorch.org/get-started/previous-versions/
 _BUILD = re.compile(r"cpu|cu\d{2,3}|rocm\d[\d.]{0,8}|xpu")
@@ -37,13 +39,19 @@ def install(
     """
     requirement = f"{package}=={version}" if is_version(version) else f"{package}{specifier}"
     python = software.executable if _PATH.fullmatch(software.executable) else "python3"
-    remark = ""
+    where, first = "the job's interpreter", ""
     if software.externally_managed:
-        options = f" --break-system-packages{options}"
-        remark = "; that is the distribution's own, so a virtual environment for the job is the better place"
+        where = f"a virtual environment of the job's own, as {python} is the distribution's: name its"
+        where += f" Python, {VENV}/bin/python, to the job and to --python"
+        first, python = (
+            f"{shlex.quote(python)} -m venv --system-site-packages {VENV} && ",
+            f"{VENV}/bin/python",
+        )
+    else:
+        python = shlex.quote(python)
     return run(
-        f"install {called or requirement} in the job's interpreter{source}{remark}",
-        f"{shlex.quote(python)} -m pip install{options} '{requirement}'",
+        f"install {called or requirement}{source} in {where}",
+        f"{first}{python} -m pip install{options} '{requirement}'",
         effect="next launch",
         risk="medium",
     )

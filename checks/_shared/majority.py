@@ -1,9 +1,16 @@
-"""What most nodes say, and who says otherwise."""
+"""Who is odd: the one rule for what most nodes have, and for where nobody can say.
+
+Most is more than half of those that are compared. What is only commoner than any other value is no norm: of
+3, 2, 2, 2 and 1 nodes seven would be called wrong. Without a majority a check says what there is, blames
+every node alike or the suspects that it has reasons for, and is not certain.
+"""
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from netdoctor.model import CERTAIN, LIKELY, Confidence
 
 H = TypeVar("H", bound=Hashable)
 
@@ -12,8 +19,8 @@ H = TypeVar("H", bound=Hashable)
 class Majority(Generic[H]):
     """How a property is spread over nodes."""
 
-    value: H | None  # what more nodes have than any other value; None on a tie, or with no nodes
-    minority: dict[str, H]  # nodes that have another value, in the order given; every node on a tie
+    value: H | None  # what more than half of the nodes have; None where there is no such, or with no nodes
+    minority: dict[str, H]  # nodes that have another value, in the order given; without a majority every node
     groups: dict[H, tuple[str, ...]]  # nodes per value, largest group first
 
     @property
@@ -22,22 +29,40 @@ class Majority(Generic[H]):
         return len(self.groups) < 2
 
     @property
-    def tie(self) -> bool:
-        """No value is commoner than every other: nobody can be called the odd one out."""
-        return not self.equal and self.value is None
+    def is_split(self) -> bool:
+        """Nodes differ, and no value is on more than half of them: nobody can be called the odd one out."""
+        return not self.equal and len(self.minority) == sum(map(len, self.groups.values()))
+
+    @property
+    def confidence(self) -> Confidence:
+        """How sure it is that a node of the minority is the one at fault."""
+        return LIKELY if self.is_split else CERTAIN
+
+    @property
+    def words(self) -> str:
+        """Why nobody can be called the odd one out, as it stands behind a comma; empty where somebody can."""
+        sizes = [len(nodes) for nodes in self.groups.values()]
+        if not self.is_split:
+            return ""
+        if sizes == [1, 1]:
+            return "and of two nodes neither is the odd one"
+        if len(sizes) == 2:
+            return f"and as many nodes have one as the other ({sizes[0]} each)"
+        return f"{len(sizes)} values and no majority"
 
 
 def majority(values: Mapping[str, H]) -> Majority[H]:
-    """The commonest of `values` (node id to value) and the nodes that differ from it."""
+    """What more than half of `values` (node id to value) are, and the nodes that differ from it."""
     nodes: dict[H, list[str]] = {}
     for node, value in values.items():
         nodes.setdefault(value, []).append(node)
-    ordered = sorted(nodes.items(), key=lambda item: -len(item[1]))
-    tie = len(ordered) > 1 and len(ordered[0][1]) == len(ordered[1][1])
-    typical = None if tie or not ordered else ordered[0][0]
+    # Of groups of one size the order is that of names: it must not hang on the order of the hosts file.
+    ordered = sorted(nodes.items(), key=lambda item: (-len(item[1]), min(item[1])))
+    most = ordered[:1] if ordered and 2 * len(ordered[0][1]) > len(values) else []
+    agreeing = {node for _, holders in most for node in holders}
     return Majority(
-        value=typical,
-        minority={node: value for node, value in values.items() if tie or value != typical},
+        value=most[0][0] if most else None,
+        minority={node: value for node, value in values.items() if node not in agreeing},
         groups={value: tuple(holders) for value, holders in ordered},
     )
 

@@ -93,11 +93,11 @@ def differing(
     evidence_of: Callable[[str], Evidence | Sequence[Evidence]] = lambda _: (),
     fixes: Callable[[str, str], Fixes] = lambda _, __: (),
 ) -> Iterator[Finding]:
-    """A finding for each node whose value is not the majority's; on a tie, for every node. What the user
+    """A finding for each node whose value is not the majority's; without one, for every node. What the user
     expects of `key` takes the majority's place: then one node alone is judged, and what all nodes have.
 
     values: node id to value; a node without one is unknown, so leave out those that need none. noun:
-    ``torch``. cause: its title is for a tie, ``torch differs between {nodes}``;
+    ``torch``. cause: its title is for no majority, ``torch differs between {nodes}``;
     where most nodes agree, a title that names their value takes its place. key, item: as in
     `Expectations.for_values`. why: what follows, put behind the summary. report_equal: whether nodes that are
     all alike get a line with the value. peers: whether nodes are compared where nothing is expected.
@@ -125,15 +125,15 @@ def differing(
         return
     typical, others = spread.value, sorted(set(spread.minority.values()))
     if typical is None:
-        title = f"{cause.title}, and no version has a majority"
+        title = f"{cause.title}, {spread.words}"
     elif len(others) == 1:
         title = "{nodes} {has} " + title_text(f"{noun} {others[0]} where most nodes have {typical}")
     else:
         title = "{nodes} {has} " + title_text(f"another {noun} than most nodes ({typical})")
-    cause = cause.but(title=title, confidence=cause.confidence if typical else LIKELY)
+    cause = cause.but(title=title, confidence=LIKELY if spread.is_split else cause.confidence)
     sides = "; ".join(f"{value} on {listing(nodes)}" for value, nodes in list(spread.groups.items())[:4])
     tail = f": {why}" if why else ""
-    # On a tie one hint serves all: each names every node.
+    # Without a majority one hint serves all: each names every node.
     tie = None if typical else cause.hint(tuple(spread.minority), _DECIDE)
     for node, value in spread.minority.items():
         finding = cause.say(

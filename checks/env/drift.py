@@ -13,7 +13,7 @@ from netdoctor.facts.expected import Expectations
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.software import EnvFacts, Job
-from netdoctor.model import CERTAIN, CONSTANT, LIKELY, PEERS, Cause, Finding, Fix, Status, in_job, run, seen
+from netdoctor.model import CONSTANT, PEERS, Cause, Finding, Fix, Status, in_job, run, seen
 from netdoctor.rules import variables as rules
 from netdoctor.rules.leftovers import leftover
 from netdoctor.rules.variables import Environment, effective_env
@@ -126,7 +126,7 @@ def _differing(name: str, values: Mapping[str, str], envs: Mapping[str, Environm
     cause = Cause(
         f"env-differs-{key}",
         name + " of {nodes} is not that of other nodes",
-        confidence=CERTAIN if typical else LIKELY,
+        confidence=spread.confidence,
     )
     # Between two nodes the one that sets it is the one to look at.
     blamed = {node: text for node, text in spread.minority.items() if typical or text != UNSET}
@@ -158,7 +158,7 @@ def _differing(name: str, values: Mapping[str, str], envs: Mapping[str, Environm
 
 # Of more variables than these a node has another environment, and not as many faults.
 MANY = 5
-OTHER = Cause("env-other", "logins on {nodes} get another environment than on most nodes")
+OTHER = Cause("env-other", "logins on {nodes} get another environment than on other nodes")
 
 
 @check(
@@ -202,10 +202,10 @@ def env_drift(
             continue
         names = listing([finding.summary.partition(" ")[0] for finding in findings], 6)
         yield OTHER.warn(
-            f"{len(findings)} variables are others here than on most nodes: {names}",
+            f"{len(findings)} variables are others here than on other nodes: {names}",
             at=node,
             observed=names,
-            expected=PEERS("as on most nodes"),
+            expected=PEERS("as on the other nodes"),
             seen=[one for finding in findings[:4] for one in finding.evidence],
         )
 

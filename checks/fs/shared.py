@@ -33,6 +33,7 @@ def other_mounts(
 ) -> Iterator[Finding]:
     """A finding for each node that has something else at a path than most."""
     mount = majority({node: mount_text(location) for node, location in holders.items()})
+    # Without a majority a share is taken for what was meant.
     typical = mount.value or max(mount.groups, key=lambda one: (not one.startswith("local"), one))
     pattern = holders[mount.groups[typical][0]]
     for node, location in holders.items():
@@ -44,9 +45,10 @@ def other_mounts(
             continue
         missing = pattern.network and not location.network
         cause = cause_at(NOT_MOUNTED if missing else ANOTHER, path)
-        if mount.tie:
-            cause = cause.but(confidence=SUSPECTED, settle_by="as many nodes have one as the other")
-        yield (cause.fail if missing and not mount.tie else cause.warn)(
+        if mount.is_split:
+            settle = f"see which mount is meant: the nodes differ, {mount.words}"
+            cause = cause.but(confidence=SUSPECTED, settle_by=settle)
+        yield (cause.fail if missing and not mount.is_split else cause.warn)(
             f"{path} is {mount_text(location)}; on {listing(mount.groups[typical], 3)} it is {typical}",
             at=node,
             observed=mount_text(location),
@@ -58,13 +60,20 @@ def other_mounts(
         node: location.inode or "" for node, location in holders.items() if mount_text(location) == typical
     }
     if pattern.network and pattern.fs_type in NUMBERED:
-        for node, inode in majority(groups).minority.items():
-            yield cause_at(ANOTHER, path).warn(
-                f"{path} is {typical} here too, and another directory (inode {inode})",
-                at=node,
-                observed=f"inode {inode}",
-                expected=PEERS("the same inode everywhere"),
-                fixes=look("compare it with another node", f"stat {quoted(path)}; findmnt -T {quoted(path)}"),
+        inodes = majority(groups)
+        for node, inode in inodes.minority.items():
+            yield (
+                cause_at(ANOTHER, path)
+                .but(confidence=inodes.confidence)
+                .warn(
+                    f"{path} is {typical} here too, and another directory (inode {inode})",
+                    at=node,
+                    observed=f"inode {inode}",
+                    expected=PEERS("the same inode everywhere"),
+                    fixes=look(
+                        "compare it with another node", f"stat {quoted(path)}; findmnt -T {quoted(path)}"
+                    ),
+                )
             )
 
 

@@ -176,7 +176,7 @@ def _shared(path: str, writes: list[SharedWrite], sharing: Sharing) -> Iterator[
             yield ok(CLUSTER, f"{path}: {len(met)} nodes wrote, and read what others wrote{after}")
         return
     most, others = together[0], together[1:]
-    if len(most) == len(others[0]):
+    if 2 * len(most) <= sum(map(len, together)):
         words = "; ".join(listing(group, 3) for group in together[:4])
         yield cause_at(SPLIT, path).fail(
             f"{path} is {len(together)} folders: {words}{'…' if len(together) > 4 else ''}",

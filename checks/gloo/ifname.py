@@ -230,8 +230,7 @@ def _lengths(processes: Mapping[str, Process], spoken: Set[str]) -> Iterator[Fin
         if node in spoken:
             continue
         other = next(n for n in spread.groups if n != count)
-        cause = COUNT.but(confidence=LIKELY) if spread.tie else COUNT
-        yield cause.fail(
+        yield COUNT.but(confidence=spread.confidence).fail(
             f"gloo makes {count} device{'s' if count > 1 else ''} here, {other} on other nodes:"
             " the group would wait for a mesh that never comes",
             **processes[node].details(observed=str(count), expected=str(other), expected_from=PEERS),

@@ -14,12 +14,13 @@ from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import Node
 from netdoctor.facts.software import EnvFacts
 from netdoctor.model import (
+    CERTAIN,
     CONFIG,
     DERIVED,
-    LIKELY,
     PEERS,
     Action,
     Cause,
+    Confidence,
     Evidence,
     Finding,
     Fix,
@@ -97,7 +98,7 @@ class _Expected(NamedTuple):
     source: str  # who says so, in words
     stated: bool = False  # by the user or Slurm, and not by the other nodes
     exact: bool = True  # whether more of them are wrong, too
-    tie: bool = False  # as many nodes have another number
+    confidence: Confidence = CERTAIN  # that the node with fewer is the one at fault
 
 
 def _expected_counts(
@@ -118,10 +119,10 @@ def _expected_counts(
         number = counts[node] if expectation.is_met_by(f"{counts[node]}") else int(expectation.number)
         found[node] = _Expected(number, f"{expectation.place} expects", True)
     peers = majority({node: count for node, count in counts.items() if node not in found})
-    # With as many nodes on either side the smaller are the suspects.
-    typical = max(peers.groups) if peers.tie else peers.value
-    source = "another node has" if peers.tie else "most nodes have"
-    rest = _Expected(typical or 0, source, tie=peers.tie)
+    # Without a majority the smaller are the suspects.
+    typical = max(peers.groups) if peers.is_split else peers.value
+    source = "another node has" if peers.is_split else "most nodes have"
+    rest = _Expected(typical or 0, source, confidence=peers.confidence)
     return {node: found.get(node, rest) for node in counts}
 
 
@@ -134,9 +135,9 @@ def _unlike_expected(
         want = expected[node]
         summary = f"{count} GPU{'' if count == 1 else 's'}, {want.source} {want.number}"
         if count < want.number and (want.stated or not count):
-            say, fixes = FEWER.fail, (SEARCH,)
+            say, fixes = FEWER.but(confidence=want.confidence).fail, (SEARCH,)
         elif count < want.number:
-            say, fixes = OTHER.but(confidence=LIKELY if want.tie else OTHER.confidence).warn, (*ranks, SEARCH)
+            say, fixes = OTHER.but(confidence=want.confidence).warn, (*ranks, SEARCH)
             summary += f"; torchrun needs --nproc-per-node {count} here"
         elif count > want.number and want.exact:
             say, fixes = MORE.warn, ranks

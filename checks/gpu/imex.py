@@ -75,7 +75,7 @@ def _in_domain(members: Mapping[str, GpuFacts]) -> Iterator[Finding]:
     for node, addresses in spread.minority.items() if spread.value else ():
         odd = sorted(set(addresses or ()) ^ set(spread.value or ()))
         yield NODES.warn(
-            f"{LIST} differs from that of most nodes of the domain by {listing(odd, 4)}",
+            f"{LIST} differs from that of most nodes that run it by {listing(odd, 4)}",
             at=node,
             observed=f"{len(addresses or ())} addresses",
             expected=PEERS(f"the {len(spread.value or ())} addresses that most have"),

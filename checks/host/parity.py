@@ -57,11 +57,11 @@ def host_parity(hosts: Mapping[str, HostFacts], expect: Expectations | None = No
             {node: value for node, value in values.items() if value and node not in expectations}
         )
         typical = spread.value
-        if spread.tie:
+        if spread.is_split:
             cause = cause.but(
                 title=f"The nodes ({{nodes}}) do not run one {word}",
                 confidence=SUSPECTED,
-                settle_by="as many nodes have one as the other: say which is meant",
+                settle_by=f"say which {word} is meant: they differ, {spread.words}",
             )
         for node, value in spread.minority.items():
             others = listing(one for one in spread.groups if one != value)

@@ -11,7 +11,7 @@ from netdoctor.checks._shared.majority import majority
 from netdoctor.checks._shared.text import listing
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.software import EnvFacts, Job, SoftwareFacts
-from netdoctor.model import CERTAIN, CONSTANT, LIKELY, PEERS, Cause, Finding, Fix, in_job, seen, unknown
+from netdoctor.model import CONSTANT, PEERS, Cause, Finding, Fix, in_job, seen, unknown
 from netdoctor.rules import variables as rules
 from netdoctor.rules.variables import Environment, Setting, Source, effective_env, param
 from netdoctor.rules.versions import Version, at_least, nccl_version
@@ -276,10 +276,10 @@ def _differences(effective: Mapping[str, Environment], no_hcas: bool) -> Iterato
         # A variable that one node sets and the others do not is that node's, also between two nodes.
         blamed = dict(spread.minority)
         setters = {node: text for node, text in texts.items() if text != UNSET}
-        if spread.tie and len(setters) < len(texts):
+        if spread.is_split and len(setters) < len(texts):
             blamed = setters
         cause = _of_variable(DIFFERS, name).but(
-            confidence=LIKELY if spread.tie else CERTAIN, follows=("nccl.ib-hca",) if name in SWITCHES else ()
+            confidence=spread.confidence, follows=("nccl.ib-hca",) if name in SWITCHES else ()
         )
         say, why = cause.fail, "ranks must agree on it"
         if no_hcas and name.startswith("NCCL_IB_"):

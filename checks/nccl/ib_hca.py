@@ -203,22 +203,22 @@ def _unlike(nodes: Mapping[str, Transport], judged: Set[str], exact: Fixes) -> I
             continue
         here = " and ".join(one.layers)
         if not one.used:
-            yield MIXED.fail(
+            # Where few have any, it may be theirs that are not meant.
+            few = 2 * len(using) <= len(nodes)
+            yield (MIXED.but(confidence=LIKELY) if few else MIXED).fail(
                 f"no active HCA port that it may open, so NCCL would use TCP here and the HCAs on {peers}",
                 **one.details(observed="no active port that can be opened"),
             )
         elif node in kinds.minority:
             elsewhere = " and ".join(next(other for other in layers.values() if other != one.layers))
-            cause = LAYER.but(confidence=LIKELY) if kinds.tie else LAYER
-            yield cause.fail(
+            yield LAYER.but(confidence=kinds.confidence).fail(
                 f"NCCL would use {here} ports here, {elsewhere} on other nodes: they do not connect",
                 **one.details(observed=here, fixes=one_layer()),
             )
         elif counts[node] < typical:
-            cause = FEWER.but(confidence=LIKELY) if spread.tie else FEWER
-            yield cause.warn(
+            yield FEWER.but(confidence=spread.confidence).warn(
                 f"NCCL would use {counts[node]} HCA port{'s' if counts[node] > 1 else ''} here,"
-                f" {typical} on {'another node' if spread.tie else 'most nodes'}",
+                f" {typical} on {'another node' if spread.is_split else 'most nodes'}",
                 **one.details(fixes=exact() if VARIABLE in one.env else ()),
             )
         elif len(one.layers) > 1:

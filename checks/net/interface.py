@@ -161,13 +161,14 @@ def _down(node: str, dev: Netdev, role: str, *, stops: bool) -> Finding:
 def _slow(devs: Mapping[str, Netdev]) -> Iterator[Finding]:
     speeds = {node: dev.speed_mbit_s or 0 for node, dev in devs.items()}
     found = majority(speeds)
-    # On a tie, as between two nodes, the slower one is the suspect.
+    # Without a majority, as between two nodes, the slower ones are the suspects.
     typical = found.value or max(found.groups, default=0)
+    who = "most nodes" if found.value else listing(found.groups.get(typical, ()), 3)
     for node, speed in speeds.items():
         if speed < typical:
             name = devs[node].name
             yield (SLOW if found.value else SLOW.but(confidence=SUSPECTED)).warn(
-                f"{name} runs at {speed / 1000:g} Gbit/s, most nodes at {typical / 1000:g}",
+                f"{name} runs at {speed / 1000:g} Gbit/s, {who} at {typical / 1000:g}",
                 at=node,
                 observed=f"{speed / 1000:g} Gbit/s",
                 expected=PEERS(f"{typical / 1000:g} Gbit/s"),

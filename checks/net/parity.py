@@ -1,10 +1,11 @@
 """Drivers, firmware and settings of the NICs under the job's addresses."""
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from netdoctor.check import check
+from netdoctor.checks._shared.majority import of_most
 from netdoctor.checks._shared.parity import differing
 from netdoctor.checks._shared.text import listing, on_dev
 from netdoctor.facts.expected import Expectations
@@ -30,7 +31,6 @@ SIZES = {
 }  # fmt: skip
 
 Nics = Mapping[str, list[Netdev]]
-H = TypeVar("H", bound=Hashable)
 
 
 def carriers(net: NetFacts, used: Collection[str]) -> list[Netdev]:
@@ -39,12 +39,6 @@ def carriers(net: NetFacts, used: Collection[str]) -> list[Netdev]:
     names |= {name.partition(".")[0] for name in names}
     names |= {link for dev in net.netdevs if dev.name in names for link in dev.slaves}
     return [dev for dev in net.netdevs if dev.name in names and dev.kind in ("physical", "veth")]
-
-
-def of_most(values: Collection[H]) -> H | None:
-    """What more than half of them are."""
-    value, count = next(iter(Counter(values).most_common(1)), (None, 0))
-    return value if 2 * count > len(values) else None
 
 
 def link_findings(dev: Netdev) -> Iterator[Finding]:

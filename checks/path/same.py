@@ -17,10 +17,11 @@ from netdoctor.checks._shared.text import listing, quoted, size
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.places import Place, PlaceFacts
 from netdoctor.facts.software import Job
-from netdoctor.model import DERIVED, PEERS, Cause, Finding, Fix, look, ok, run, seen, skip, unknown
+from netdoctor.model import DERIVED, LIKELY, PEERS, Cause, Finding, Fix, look, ok, run, seen, skip, unknown
 
 REVISION = Cause("path-revision", "The revision of {where} differs between {nodes}")
 CONTENTS = Cause("path-file", "{where} differs between {nodes}")
+SPLIT = Cause("path-entries", "what {where} holds differs between {nodes}")
 ENTRIES = Cause("path-entries", "{where} holds something else on {nodes} than on most nodes")
 
 
@@ -44,14 +45,17 @@ def compared(path: str, copies: Mapping[str, Place]) -> Iterator[Finding]:
         partly = any(copy.sampled for copy in copies.values())
         yield from (ok(node, f"{path} is the same as far as it was looked at") for node in copies if partly)
         return
-    typical = next(iter(contents.groups.values()))
-    pattern = copies[typical[0]]
-    for node in (node for node in contents.minority if node != typical[0]):
-        local = copies[node]
+    cause = cause_at(ENTRIES, path)
+    if contents.is_split:
+        cause = cause.but(title=cause_at(SPLIT, path).title + f", {contents.words}", confidence=LIKELY)
+    first, second, *_ = contents.groups.values()
+    for node in contents.minority:
+        typical = second if node in first else first  # of two sides each is held against the other
+        local, pattern = copies[node], copies[typical[0]]
         names = local.entries.keys() | pattern.entries.keys()
         odd = sorted(name for name in names if local.entries.get(name) != pattern.entries.get(name))
         what = listing(odd, 4) if odd else f"{local.entries_total} entries, not {pattern.entries_total}"
-        yield cause_at(ENTRIES, path).warn(
+        yield cause.warn(
             f"{path} is not as on {listing(typical, 3)}: {what}",
             at=node,
             observed=what,

@@ -136,7 +136,7 @@ def rdma_hca(
         host = (hosts or {}).get(node)
         container = host is not None and bool(host.container)
         if len(facts.hcas) < typical and node not in expectations:
-            yield placed(_fewer(facts, example, counts.tie, container), node)
+            yield placed(_fewer(facts, example, counts.is_split, container), node)
         else:
             yield from at(node, _as_many(facts, len(facts.hcas) if node in expectations else typical, names))
         if facts.hcas:
@@ -169,11 +169,11 @@ def _names(facts: RdmaFacts) -> tuple[str, ...]:
     return tuple(hca.name for hca in facts.hcas)
 
 
-def _fewer(facts: RdmaFacts, example: RdmaFacts, tie: bool, container: bool) -> Finding:
+def _fewer(facts: RdmaFacts, example: RdmaFacts, is_split: bool, container: bool) -> Finding:
     local, typical = _names(facts), _names(example)
     missing = [name for name in typical if name not in local]
     summary = f"{len(local) or 'no'} HCA{'' if len(local) == 1 else 's'}"
-    summary += f", {'another node has' if tie else 'most nodes have'} {len(typical)}"
+    summary += f", {'another node has' if is_split else 'most nodes have'} {len(typical)}"
     if len(missing) == len(typical) - len(local):
         summary += f"; missing: {listing(missing)}"
     evidence, fixes = [hca_evidence(facts)], [LOOK]
@@ -183,7 +183,7 @@ def _fewer(facts: RdmaFacts, example: RdmaFacts, tie: bool, container: bool) -> 
         summary += f"; {listing(facts.unbound_pci)} on the bus without a driver"
         evidence.append(unbound_evidence(facts))
         fixes[:0] = _load(facts)
-    return (MISSING.but(confidence=LIKELY) if tie else MISSING).fail(
+    return (MISSING.but(confidence=LIKELY) if is_split else MISSING).fail(
         summary,
         observed=listing(local, 8) or "none",
         expected=PEERS(listing(typical, 8)),

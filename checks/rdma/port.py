@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from netdoctor.check import check
 from netdoctor.checks._shared.parity import differing
@@ -9,7 +10,21 @@ from netdoctor.checks._shared.rdma import NO_HCAS, has_any, port_evidence, ports
 from netdoctor.facts.expected import Expectations
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
-from netdoctor.model import CLUSTER, LIKELY, PEERS, Action, Cause, Finding, Fix, look, placed, run, skip
+from netdoctor.model import (
+    CERTAIN,
+    CLUSTER,
+    LIKELY,
+    PEERS,
+    Action,
+    Cause,
+    Confidence,
+    Finding,
+    Fix,
+    look,
+    placed,
+    run,
+    skip,
+)
 from netdoctor.text import is_plain_name
 
 DOWN = Cause(
@@ -80,24 +95,42 @@ def rdma_port(
             yield skip("no HCA on this node", node)
     ports = [one for one in ports_of(nodes) if one[2].state]
     active = Counter(port.name for _, _, port in ports if port.active)
+    having = Counter(port.name for _, _, port in ports)
     waiting = any(_waits_for_manager(port) for _, _, port in ports)
     if not active and not waiting:
         yield skip("no HCA port is up on any node: taken for not cabled")
     for node, hca, port in ports:
         if _waits_for_manager(port):
-            yield placed(_not_managed(hca, port, active[port.name] > 0, everywhere=not active), node)
+            peers = Peers(active[port.name], having[port.name])
+            yield placed(_not_managed(hca, port, peers, everywhere=not active), node)
         elif active[port.name] and not port.active and port.state != "ACTIVE_DEFER":
-            yield placed(_down(hca, port, active[port.name], (nets or {}).get(node)), node)
+            peers = Peers(active[port.name], having[port.name])
+            yield placed(_down(hca, port, peers, (nets or {}).get(node)), node)
+
+
+class Peers(NamedTuple):
+    """The same port on all nodes that have it."""
+
+    active: int
+    having: int
+
+    @property
+    def confidence(self) -> Confidence:
+        """How sure it is that where the port is down it should be up."""
+        return CERTAIN if 2 * self.active > self.having else LIKELY
 
 
 def _waits_for_manager(port: HcaPort) -> bool:
     return port.state in ("INIT", "INITIALIZE", "ARMED") and not port.is_roce
 
 
-def _down(hca: Hca, port: HcaPort, peers: int, net: NetFacts | None) -> Finding:
-    others = f"{peers} other node{'s' if peers > 1 else ''}"
+def _down(hca: Hca, port: HcaPort, peers: Peers, net: NetFacts | None) -> Finding:
+    others = f"{peers.active} other node{'s' if peers.active > 1 else ''}"
+    others += f" of {peers.having - 1}" if peers.confidence is LIKELY and peers.having > 2 else ""
     where = WHERE.get(port.phys_state, "no link")
-    return DOWN.fail(
+    cause = DOWN.but(confidence=peers.confidence)
+    # Where it is up on few, it may be theirs that is a spare one.
+    return (cause.warn if 2 * peers.active < peers.having else cause.fail)(
         f"{port.name} is {port.state} ({port.phys_state}), and ACTIVE on {others}: {where}",
         observed=f"{port.state}, {port.phys_state}",
         expected=PEERS("ACTIVE, LinkUp"),
@@ -106,17 +139,18 @@ def _down(hca: Hca, port: HcaPort, peers: int, net: NetFacts | None) -> Finding:
     )
 
 
-def _not_managed(hca: Hca, port: HcaPort, active_elsewhere: bool, everywhere: bool) -> Finding:
+def _not_managed(hca: Hca, port: HcaPort, peers: Peers, everywhere: bool) -> Finding:
     if everywhere:
         say = (NO_MANAGER.but(confidence=LIKELY) if port.sm_lid else NO_MANAGER).fail
     else:
         # Where it waits on every node, while others are up, it may be a spare one.
-        say = NOT_MANAGED.fail if active_elsewhere else NOT_MANAGED.warn
+        cause = NOT_MANAGED.but(confidence=peers.confidence)
+        say = cause.fail if peers.active else cause.warn
     return say(
         f"{port.name} is {port.state}: the cable is fine, no subnet manager has configured it",
         culprits=(CLUSTER,) if everywhere else (),
         observed=f"{port.state}, sm_lid {port.sm_lid or 0:#x}",
-        expected=PEERS("ACTIVE") if active_elsewhere else "ACTIVE",
+        expected=PEERS("ACTIVE") if peers.active else "ACTIVE",
         seen=port_evidence(hca, port),
         fixes=START_ONE if everywhere else ASK_IT,
     )

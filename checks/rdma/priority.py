@@ -21,6 +21,7 @@ TC = "NCCL_IB_TC"
 OPEN = Cause("nccl-class-open", "NCCL's packets have on {nodes} a priority without flow control")
 # As rdma.parity says it of the table or of flow control, where one node has another than the rest: one cause.
 MAPPED = Cause("rdma-trust", "packets of NCCL get another priority on {nodes} than on most nodes")
+UNEQUAL = "packets of NCCL get different priorities on {nodes}, and no majority has one"
 UNCONTROLLED = Cause("rdma-pfc", "{nodes} {has} no flow control for NCCL's packets, most nodes have it")
 
 
@@ -93,7 +94,7 @@ def rdma_priority(
     for (node, one), names in groups.items():
         most = typical[one.traffic_class]
         if most != one.priority:
-            cause = MAPPED if most is not None else MAPPED.but(confidence=LIKELY)
+            cause = MAPPED if most is not None else MAPPED.but(title=UNEQUAL, confidence=LIKELY)
             expected = PEERS("the same on all nodes" if most is None else f"priority {most}")
             yield _warning(cause, node, one, names, expected, (LOSSLESS,))
         elif one.is_open and 2 * protected[one.priority] > having[one.priority]:

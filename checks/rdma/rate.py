@@ -10,13 +10,15 @@ from netdoctor.checks._shared.rdma import NO_HCAS, has_any, port_evidence, ports
 from netdoctor.facts.expected import Expectation, Expectations
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
-from netdoctor.model import PEERS, SUSPECTED, Action, Cause, Finding, look, skip, unknown
+from netdoctor.model import LIKELY, PEERS, SUSPECTED, Action, Cause, Finding, look, skip, unknown
 from netdoctor.text import is_plain_name
 
 READ = "mlxlink -d {0} -p {1} -m -c; ibstat {0} {1}"
 LOW = Cause("hca-rate-low", "HCA ports of {nodes} run slower than on most nodes", action=Action.DRAIN)
+SLOWER = "HCA ports of {nodes} run slower than on other nodes"
 LANES = Cause("hca-rate-lanes", "HCA ports of {nodes} run with too few lanes", action=Action.DRAIN)
 SLOWER_KIND = Cause("hca-rate-kind", "the HCAs of {nodes} are of a slower kind than those of most nodes")
+KINDS = "the HCAs of {nodes} are of a slower kind than those of other nodes"
 UNNAMED = Cause("hca-rate-not-known", "the kernel of {nodes} cannot name the rate of HCA ports", SUSPECTED)
 
 
@@ -26,6 +28,7 @@ class Rate(NamedTuple):
     gbit_s: float
     port: HcaPort
     kind: str  # of its card, ``MT4129``
+    is_most: bool = False  # where it is what is typical: of more than half of those that are compared
 
 
 # Not after rdma.port: a port that is down says nothing about the others of its node.
@@ -118,15 +121,17 @@ def _card(hca: Hca) -> str:
 
 def _typical(ports: Sequence[Rate]) -> Rate:
     """The commonest rate, and a port that has it. Not the highest: one 800G port among 400s is the odd one
-    out. On a tie, as between two nodes, the slower one is the suspect."""
+    out. Without a majority, as between two nodes, the slower one is the suspect."""
     count = Counter(one.gbit_s for one in ports)
-    return max(ports, key=lambda one: (count[one.gbit_s], one.gbit_s))
+    found = max(ports, key=lambda one: (count[one.gbit_s], one.gbit_s))
+    return found._replace(is_most=2 * count[found.gbit_s] > len(ports))
 
 
 def _of_slower_kind(node: str, hca: Hca, port: HcaPort, most: Rate) -> Finding:
     now = port.rate_text or f"{port.rate_gbit_s:g} Gbit/s"
-    return SLOWER_KIND.warn(
-        f"{port.name} of this {hca.hca_type} runs at {now}, as all of its kind; the same port of most nodes, "
+    who, say = ("most nodes", SLOWER_KIND) if most.is_most else ("others", SLOWER_KIND.but(title=KINDS))
+    return say.warn(
+        f"{port.name} of this {hca.hca_type} runs at {now}, as all of its kind; the same port of {who}, "
         f"of a {most.kind}, at {most.gbit_s:g} Gbit/s",
         at=node,
         observed=now,
@@ -145,9 +150,12 @@ def _slow(node: str, hca: Hca, port: HcaPort, most: Rate, net: NetFacts | None) 
         fix = "read the true rate from the card"
     else:
         narrow = port.lanes is not None and fast.lanes is not None and port.lanes < fast.lanes
-        say = (LANES if narrow else LOW).fail
+        cause = LANES if narrow else LOW
+        if not most.is_most:  # lanes tell by themselves which side lost some
+            cause = LANES.but(confidence=LIKELY) if narrow else LOW.but(title=SLOWER, confidence=LIKELY)
+        say, who = cause.fail, "most" if most.is_most else "other"
         how = f"with {port.lanes} of {fast.lanes} lanes" if narrow else f"at {port.rate_gbit_s:g} Gbit/s"
-        summary = f"runs {how}, the same port of most nodes at {typical:g} Gbit/s"
+        summary = f"runs {how}, the same port of {who} nodes at {typical:g} Gbit/s"
         fix = "read the link's own report, then reseat or swap cable and transceiver"
     device = hca.name if is_plain_name(hca.name) else "mlx5_0"
     return say(

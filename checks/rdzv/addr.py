@@ -126,7 +126,8 @@ def _name(
     for node in agreed.minority:
         than = f"most nodes mean {agreed.value}" if agreed.value else "the nodes do not agree"
         summary, evidence = f"resolves MASTER_ADDR={given} to {first[node]}; {than}", f"{node}: {first[node]}"
-        yield _wrong(job, DIFFERS, summary, first[node], evidence, at=node, expected=common, fixes=fixes)
+        cause = DIFFERS.but(confidence=agreed.confidence)
+        yield _wrong(job, cause, summary, first[node], evidence, at=node, expected=common, fixes=fixes)
     if agreed.value:
         yield from _belongs(next(first[node] for node in first if leads[node] == agreed.value), nets, job)
 

@@ -1,20 +1,30 @@
 """torch of the job's interpreter, compared across the cluster."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sized
 from typing import Any
 
 from netdoctor.check import check
 from netdoctor.checks._shared.install import install_torch
 from netdoctor.checks._shared.parity import differing, expected_of_lacking
-from netdoctor.checks._shared.text import listing
+from netdoctor.checks._shared.text import listing, title_text
 from netdoctor.facts.expected import Expectations
 from netdoctor.facts.gpu import GpuFacts
+from netdoctor.facts.host import Session
 from netdoctor.facts.software import Job, SoftwareFacts, no_torch
-from netdoctor.model import DERIVED, Cause, Evidence, Finding, Fix, seen, skip, unknown
+from netdoctor.model import DERIVED, LIKELY, Cause, Evidence, Finding, Fix, look, seen, skip, unknown
 from netdoctor.rules.packages import meets
 
 MISSING = Cause("torch-missing", "{nodes} {has} no torch in the job's interpreter")
+# Where no more than half have it: one node's own is no norm.
+ELSEWHERE = Cause(
+    "torch-missing", "{nodes} {has} no torch in {where}, which other nodes have: is it the job's?"
+)
+NOT_NAMED = ("python3", "auto")  # what is asked where --python names no interpreter
+NAME = look(
+    "see which interpreter the job runs, and name it: --python PATH, or --python auto for one with torch that"
+    " the nodes have"
+)
 CPU_BUILD = Cause("torch-cpu-build", "{nodes} {has} GPUs but a torch built without CUDA")
 VERSION = Cause("torch-version", "torch differs between {nodes}", verify=("sw.torch", "sw.nccl", "sw.cuda"))
 
@@ -29,13 +39,16 @@ def sw_torch(
     gpus: Mapping[str, GpuFacts] | None,
     expect: Expectations | None = None,
     job: Job | None = None,
+    sessions: Mapping[str, Session] | None = None,
 ) -> Iterator[Finding]:
     """Every node has the same torch, built for the hardware that the node has.
 
     Looks at:
         ``torch/version.py`` of the job's interpreter, without importing torch: version, CUDA or
-        ROCm build; and whether the node has NVIDIA GPUs. Where no node's interpreter has one: names of
-        environments that have (the calling shell's, torchrun's, venv, conda, uv, poetry); none is run.
+        ROCm build; and whether the node has NVIDIA GPUs. Where more than half of the nodes have none, and
+        ``--python`` names no interpreter, it is not known whether this one is the job's. Where no node's
+        interpreter has one: names of environments that have (the calling shell's, torchrun's, venv, conda,
+        uv, poetry); none is run.
 
     Matters because:
         Ranks with different releases of torch disagree about collectives, object layouts and
@@ -62,7 +75,8 @@ def sw_torch(
     def install(node: str, version: str | None) -> Fix:
         return install_torch(nodes[node], version)
 
-    typical = next((version for version, _ in Counter(versions.values()).most_common(1)), None)
+    count = Counter(versions.values())
+    typical = min(count, key=lambda version: (-count[version], version), default=None)
     for node, software in nodes.items():
         torch, gpu = software.torch, (gpus or {}).get(node)
         for_gpus = torch and (torch.cuda or torch.hip)
@@ -70,14 +84,15 @@ def sw_torch(
             yield unknown(node, f"torch could not be read: {software.torch_error}")
         elif torch is None and typical is not None:
             who = f"{listing(have, 3)} {'has' if len(have) == 1 else 'have'}"
+            say, first = _of_lacking(software, have, nodes, (sessions or {}).get(node))
             also = f"; here {software.others[0].python} has it (--python auto)" if software.others else ""
-            yield MISSING.fail(
+            yield say(
                 f"no torch in {software.executable}, while {who} it{also}",
                 at=node,
                 observed="not installed",
                 expected=expected_of_lacking(typical, have, nodes),
                 seen=seen("torch in the interpreter's search path", listing(software.search_path, 4), "file"),
-                fixes=install(node, typical),
+                fixes=[*first, install(node, typical)],
             )
         elif torch is None:
             yield skip("no torch on this node", node)
@@ -97,3 +112,16 @@ def sw_torch(
         versions = {node: version for node, version in versions.items() if meets(job, "torch", version)}
     like: dict[str, Any] = {"key": "sw.torch", "expect": expect, "why": why, "report_equal": tell}
     yield from differing(versions, "torch", VERSION, evidence_of=evidence, fixes=install, **like)
+
+
+def _of_lacking(
+    software: SoftwareFacts, have: Sized, nodes: Sized, session: Session | None
+) -> tuple[Callable[..., Finding], tuple[Fix, ...]]:
+    """How a node without torch is told of, where `have` of `nodes` have one, and what comes before pip."""
+    is_named = session is not None and session.interpreter not in NOT_NAMED
+    if is_named or 2 * len(have) > len(nodes):
+        return MISSING.fail, ()
+    if 2 * len(have) == len(nodes):
+        return MISSING.but(confidence=LIKELY).fail, (NAME,)
+    title = ELSEWHERE.title.replace("{where}", title_text(software.executable))
+    return ELSEWHERE.but(title=title).unknown, (NAME,)

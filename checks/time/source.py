@@ -54,7 +54,7 @@ def time_source(
     for daemon, nodes in reports.items():
         followed = {node: _POOL.sub("", report.source) for node, report in nodes.items()}
         spread = majority(followed)
-        if spread.value is None or 2 * len(spread.groups[spread.value]) <= len(nodes):
+        if spread.value is None:
             continue
         for node, source in spread.minority.items():
             if spread.value in {_POOL.sub("", one) for one in nodes[node].sources}:

@@ -137,14 +137,20 @@ def _gdr_missing(log: NcclLog, links: Mapping[str, int]) -> Iterator[str]:
 
 
 def _differ(what: str, values: Mapping[Any, str]) -> Iterator[str]:
-    """One sentence where not all say the same: who is not with the most."""
+    """One sentence for each value that is not that of most; where none is, one that names them all."""
     count = Counter(values.values())
+    typical, times = max(count.items(), key=lambda one: one[1], default=("", 0))
     if len(count) < 2:
         return
-    typical = count.most_common(1)[0][0]
-    for value in sorted(count.keys() - {typical}):
-        who = _who([key for key, other in values.items() if other == value])
-        yield f"{who}: {what} is {value}, elsewhere it is {typical}"
+    holders = {
+        value: _who([key for key, other in values.items() if other == value]) for value in sorted(count)
+    }
+    if len(count) > 2 and 2 * times <= len(values):
+        yield f"{what} is {'; '.join(f'{value} on {who}' for value, who in holders.items())}"
+        return
+    for value, who in holders.items():
+        if value != typical:
+            yield f"{who}: {what} is {value}, {'on most' if len(count) > 2 else 'elsewhere'} it is {typical}"
 
 
 def _who(keys: Sequence[tuple[str, ...]]) -> str:

@@ -234,7 +234,7 @@ def _rails(nodes: Mapping[str, Known], uses: Iterable[Use], left_out: dict[str, 
         for position, name in enumerate(node_ports):
             by_position.setdefault(position, Counter())[name] += 1
     rails: dict[str, dict[str, AddressRow]] = {}
-    most_common = {position: names.most_common(1)[0][0] for position, names in by_position.items()}
+    most_common = {at: min(names, key=lambda name: (-names[name], name)) for at, names in by_position.items()}
     for node, node_ports in ports.items():
         for position, (name, row) in enumerate(node_ports.items()):
             known = common[name] > 1 or most_common[position] in node_ports

@@ -131,8 +131,8 @@ def absent(judgement: Judgement, store: Store) -> tuple[str, ...]:
             boards or gpu.nvml == "mismatch" or others.amd or others.kfd or others.kfd_hidden or others.others
         )
 
-    asked = any(check.family == "gpu" for check in judgement.checks)
-    return ("GPU",) if asked and judgement.nodes and all(map(has_none, judgement.nodes)) else ()
+    ran = any(check.family == "gpu" for check in judgement.checks)
+    return ("GPU",) if ran and judgement.nodes and all(map(has_none, judgement.nodes)) else ()
 
 
 def _subject(family: str, checks: Collection[str]) -> str:

@@ -5,9 +5,9 @@ import pytest
 from netdoctor.checks._shared.install import install_torch
 from netdoctor.checks.sw.torch import sw_torch
 from netdoctor.facts.software import Interpreter, SoftwareFacts
-from netdoctor.model import DERIVED, Finding, Status
+from netdoctor.model import DERIVED, LIKELY, Finding, Status
 
-from ..build import cause, causes, found
+from ..build import cause, causes, found, session
 from ..build_hw import all_gpus, gpus, no_gpus, software, softwares, torch
 
 
@@ -73,11 +73,27 @@ def test_fails_where_only_some_nodes_have_it() -> None:
     )
 
 
-def test_what_one_node_has_is_not_said_of_most() -> None:
-    lone = softwares(3, n1=software(torch=None), n2=software(torch=None))
-    (finding, _) = bad(list(sw_torch(lone, all_gpus(3)))).values()
-    assert finding.expected == "2.6.0+cu124, as on n3, or on no node"
+def test_what_one_node_has_is_no_norm() -> None:
+    """Whether that interpreter is the job's is the question, and pip comes last."""
+    bare = software(torch=None, executable="/usr/bin/python3", externally_managed=True)
+    lone = softwares(4, n1=bare, n2=bare, n3=bare)
+    findings = list(sw_torch(lone, all_gpus(4)))
+    assert not bad(findings)
+    assert found(findings, Status.UNKNOWN).keys() == {"n1", "n2", "n3"}
+    finding = found(findings)["n2"]
+    assert finding.expected == "2.6.0+cu124, as on n4, or on no node"
     assert finding.expected_from is DERIVED
+    hint = cause(findings, "torch-missing")
+    assert hint.title.endswith("no torch in /usr/bin/python3, which other nodes have: is it the job's?")
+    first, second = hint.fixes
+    assert ("--python PATH" in first.text, first.commands) == (True, ())
+    assert "~/job-venv/bin/python -m pip install" in second.commands[0].shell
+    # Where it was named there is no question; with as many on either side it is likely.
+    asked = {node: session(interpreter="/usr/bin/python3") for node in lone}
+    assert set(bad(list(sw_torch(lone, all_gpus(4), None, None, asked)))) == {"n1", "n2", "n3"}
+    halves = list(sw_torch({node: lone[node] for node in ("n3", "n4")}, None))
+    assert bad(halves).keys() == {"n3"}
+    assert cause(halves, "torch-missing").confidence is LIKELY
 
 
 @pytest.mark.parametrize(
@@ -95,7 +111,12 @@ def test_the_index_of_a_build(version: str, said: str) -> None:
 
 def test_a_python_that_is_its_distributions_own_has_to_be_told_twice() -> None:
     fix = install_torch(software(externally_managed=True), "2.6.0")
-    assert "-m pip install --break-system-packages 'torch==2.6.0'" in fix.commands[0].shell
+    shell = fix.commands[0].shell
+    assert shell.startswith(
+        "/opt/v/bin/python -m venv --system-site-packages ~/job-venv && ~/job-venv/bin/python "
+    )
+    assert shell.endswith(" -m pip install 'torch==2.6.0'")
+    assert "break-system-packages" not in shell
     assert "virtual environment" in fix.text
 
 
