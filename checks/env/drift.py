@@ -13,7 +13,7 @@ from netdoctor.facts.expected import Expectations
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.software import EnvFacts, Job
-from netdoctor.model import CONSTANT, PEERS, Cause, Finding, Fix, Status, in_job, run, seen
+from netdoctor.model import CLUSTER, CONSTANT, PEERS, Cause, Finding, Fix, Status, in_job, ok, run, seen
 from netdoctor.rules import variables as rules
 from netdoctor.rules.leftovers import leftover
 from netdoctor.rules.variables import Environment, effective_env
@@ -34,6 +34,12 @@ LOADERS = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 # nccl.env speaks of them wherever they are set.
 JUDGED = {*rules.WORDS, *rules.RENAMED, *CRIPPLING, "NCCL_DEBUG"}
 PATHS = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH")
+# What a process prints, keeps or leaves beside its work: of no matter to the others.
+HARMLESS = re.compile(
+    r"PYTHON(UNBUFFERED|DONTWRITEBYTECODE|PYCACHEPREFIX|FAULTHANDLER|WARNINGS|NODEBUGRANGES|BREAKPOINT|IOENCODING"
+    r"|_COLORS|_HISTORY)|TORCH_(LOGS|CPP_LOG_LEVEL|SHOW_CPP_STACKTRACES)|(NCCL_DEBUG_SUBSYS|(NCCL|GLOO|UCX|FI)_LOG_LEVEL)"
+    r"|HF_HUB_(DISABLE_\w+|VERBOSITY)|(OMP|KMP)_(DISPLAY_ENV|DISPLAY_AFFINITY|WARNINGS|VERSION|SETTINGS)"
+)
 # What names a node's own devices or its place in a job: nccl.ifname, nccl.ib-hca and gpu.visible look at it.
 NODES_OWN = re.compile(
     r"(NCCL|GLOO)_SOCKET_IFNAME|NCCL_IB_HCA|NCCL_IB_GID_INDEX|NCCL_(TOPO|GRAPH)_\w+|NCCL_DEBUG_FILE|NCCL_HOSTID"
@@ -122,6 +128,12 @@ def _path_difference(here: str, typical: str) -> str:
 
 def _differing(name: str, values: Mapping[str, str], envs: Mapping[str, Environment]) -> Iterator[Finding]:
     spread = majority(values)
+    if HARMLESS.fullmatch(name):
+        sides = "; ".join(
+            f"{one[:60]} on {listing(nodes, 3)}" for one, nodes in list(spread.groups.items())[:3]
+        )
+        yield ok(CLUSTER, f"{name} is {sides}: of no matter to the job")
+        return
     typical, key = spread.value, name.lower().replace("_", "-")
     cause = Cause(
         f"env-differs-{key}",
@@ -178,8 +190,8 @@ def env_drift(
     Looks at:
         NCCL_*, GLOO_*, TORCH*, CUDA_*, HF_*, OMP_*, PYTHON*, UCX_*, FI_*, LD_LIBRARY_PATH and LD_PRELOAD as
         a process of the job sees them: what the job sets (``--env-file``) wins over the login session. A
-        node's own name and addresses in a value are no difference. What ranks have to agree on is judged by
-        ``nccl.env``. Secrets never leave a node.
+        node's own name and addresses in a value are no difference, and what only a log shows is a note. What
+        ranks have to agree on is judged by ``nccl.env``. Secrets never leave a node.
 
     Matters because:
         What a launcher starts by SSH inherits the session of each node. A module that is loaded on some of
@@ -193,7 +205,10 @@ def env_drift(
     odd: dict[str, list[Finding]] = {node: [] for node in envs}
     yield from unlike_expected(effective, expect)
     for finding in differences(effective, hosts or {}, nets or {}, expect):
-        odd[finding.target].append(finding)
+        if finding.cause is None:
+            yield finding
+        else:
+            odd[finding.target].append(finding)
     for node, env in effective.items():
         yield from _left_over(node, env)
     for node, findings in odd.items():

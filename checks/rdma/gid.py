@@ -33,8 +33,9 @@ from netdoctor.rules.nccl_ib import (
     gid_version,
     is_link_local,
     routable_gids,
+    switched_off_by,
 )
-from netdoctor.rules.variables import Setting, Source, effective_env
+from netdoctor.rules.variables import Setting, Source, effective_env, values
 from netdoctor.rules.versions import nccl_version
 from netdoctor.text import is_plain_name
 
@@ -100,7 +101,10 @@ def rdma_gid(
     for node, facts in nodes.items():
         version = nccl_version((softwares or {}).get(node))
         env = effective_env((envs or {}).get(node), job, version)
-        chosen[node] = choose_gids(facts.hcas, env, version)
+        if off := switched_off_by(values(env), version):
+            yield skip(f"{off} keeps NCCL from the HCAs, so it uses no GID", node)
+        else:
+            chosen[node] = choose_gids(facts.hcas, env, version)
     # Link-local GIDs work where all ports are in one flat Ethernet, so that is a risk where all are alike.
     nobody = not any(routable_gids(port) for port in roce)
     selected = [one for choices in chosen.values() for one in choices if one.gid]

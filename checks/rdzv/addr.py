@@ -1,6 +1,7 @@
 """The rendezvous address."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from netdoctor.check import check
 from netdoctor.checks._shared.addresses import holders, is_loopback, owners, parse
@@ -13,11 +14,13 @@ from netdoctor.model import (
     CLUSTER,
     CONFIG,
     CONTROL,
+    LIKELY,
     PEERS,
     Cause,
     Expected,
     Finding,
     Fix,
+    Status,
     in_job,
     ok,
     seen,
@@ -35,6 +38,7 @@ FOREIGN = Cause("master-foreign", "MASTER_ADDR belongs to none of the listed nod
 SHARED = Cause("master-duplicate", "MASTER_ADDR is an address of several nodes ({nodes})")
 NOT_FIRST = Cause("master-not-first", "MASTER_ADDR names {nodes}, which is not the first node of the list")
 UNRESOLVED = Cause("master-unresolved", "{nodes} cannot resolve MASTER_ADDR")
+BACKEND = "PET_RDZV_BACKEND"  # what torchrun reads for --rdzv-backend
 DIFFERS = Cause("master-differs", "{nodes} take{s} MASTER_ADDR for another machine than the others do")
 
 
@@ -80,9 +84,7 @@ def _belongs(address: str, nets: Mapping[str, NetFacts], job: Job) -> Iterator[F
     if len(having) == 1:
         (node,) = having
         if job.master_node and node != job.master_node:
-            summary = f"MASTER_ADDR={given} is this node, but rank 0 runs on {job.master_node}"
-            or_first = Fix(text=f"or put {node} first in the hosts file", effect="next launch")
-            yield _wrong(job, NOT_FIRST, summary, node, f"{given} is {node}", at=node, fixes=[or_first])
+            yield _of_another_node(node, job)
         return
     who = f"{listing(having)} all have" if having else "no listed node has"
     cause, summary = SHARED if having else FOREIGN, f"{who} the address {given}"
@@ -91,6 +93,25 @@ def _belongs(address: str, nets: Mapping[str, NetFacts], job: Job) -> Iterator[F
     elif address != given:
         summary = f"{given} resolves to {address}, which {who}"
     yield _wrong(job, cause, summary, given, summary, at=CLUSTER, culprits=having or tuple(nets))
+
+
+def _of_another_node(node: str, job: Job) -> Finding:
+    """MASTER_ADDR is a listed node and not the first. torchrun's c10d lets any node host the store, and its
+    static rendezvous rank 0's alone; which of them a job takes is said by --rdzv-backend."""
+    summary = f"MASTER_ADDR={job.master_addr} is this node, but rank 0 runs on {job.master_node}"
+    evidence = f"{job.master_addr} is {node}"
+    or_first = Fix(text=f"or put {node} first in the hosts file", effect="next launch")
+    backend = job.env.get(BACKEND, "")
+    if job.launcher != "torchrun" or backend == "static":
+        return _wrong(job, NOT_FIRST, summary, node, evidence, at=node, fixes=[or_first])
+    if backend == "c10d":
+        return ok(
+            CLUSTER, f"MASTER_ADDR={job.master_addr} is {node}, which hosts the store (rdzv-backend c10d)"
+        )
+    summary += "; torchrun lets it host the store with --rdzv-backend c10d, and not without"
+    cause = NOT_FIRST.but(confidence=LIKELY, settle_by=f"--rdzv-backend of the job, or {BACKEND}")
+    found = _wrong(job, cause, summary, node, evidence, at=node, fixes=[or_first])
+    return replace(found, status=Status.WARN)
 
 
 def _name(

@@ -160,12 +160,14 @@ def _cells(before: Report, now: Report) -> tuple[tuple[Change, ...], tuple[Chang
 def is_healed(cause: Cause, now: Report) -> bool:
     """Whether a cause that `now` does not have is put right: its checks ran, and pass where it was.
 
-    A cause whose nodes have all left is not.
+    Those behind the leading one may be skipped: some look only where there is something to explain, as at a
+    firewall. A cause whose nodes have all left is not put right.
     """
     rows = dict(zip(now.matrix.checks, now.matrix.cells, strict=True))
     columns = [n for n, node in enumerate(now.matrix.nodes) if node in cause.node_list or not cause.node_list]
     return bool(columns and cause.checks) and all(
-        check in rows and all(rows[check][n] == "." for n in columns) for check in cause.checks
+        check in rows and all(rows[check][n] in (".-" if number else ".") for n in columns)
+        for number, check in enumerate(cause.checks)
     )
 
 

@@ -89,6 +89,27 @@ def test_what_was_not_looked_at_again_is_not_healed() -> None:
     assert not is_healed(bad.causes[2], dataclasses.replace(part, matrix=gone))
 
 
+@pytest.mark.parametrize(
+    ("ports", "firewall", "healed"),
+    [
+        ("....", "----", True), ("....", "....", True), ("....", "--!-", False), ("....", "--?-", False),
+        ("....", "--b-", False), ("--.-", "----", True), ("..-.", "----", False), ("..-.", "....", False),
+        ("....", None, False), (None, "....", False),
+    ],
+)  # fmt: skip
+def test_a_check_that_only_explained_may_be_skipped_afterwards(
+    ports: str | None, firewall: str | None, healed: bool
+) -> None:
+    """As net.firewall, which has nothing to look at where nothing is dropped any more."""
+    good = sample_report("ready")
+    dropped = dataclasses.replace(
+        sample_report().causes[0], checks=("net.ports", "net.firewall"), node_list=("gpu-a03",)
+    )
+    rows = {check: cells for check, cells in (("net.ports", ports), ("net.firewall", firewall)) if cells}
+    matrix = Matrix(checks=tuple(rows), nodes=good.matrix.nodes, cells=tuple(rows.values()))
+    assert is_healed(dropped, dataclasses.replace(good, matrix=matrix)) == healed
+
+
 def rated(*rates: float, unit: str = "GB/s", state: str = "ready") -> Report:
     """A report with the rate of some pairs."""
     pairs = tuple(

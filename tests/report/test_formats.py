@@ -328,7 +328,7 @@ def test_nodes_that_need_hands_are_taken_out_and_no_others() -> None:
     light = dataclasses.replace(
         second, action="reboot", node_list=("gpu-a01", "gpu-a02"), confidence="likely"
     )
-    report = dataclasses.replace(report, causes=(heavy, light, *rest))
+    report = dataclasses.replace(report, causes=(heavy, light, *rest), healthy_nodes=())
     head, *lines = slurm(report).splitlines()
     assert head.startswith("# 2 of 4 nodes to be taken out")
     (_, _, *one), (_, _, *two) = map(shlex.split, lines)
@@ -338,6 +338,16 @@ def test_nodes_that_need_hands_are_taken_out_and_no_others() -> None:
         "Reason=netdoctor gpu-xid (replace): GPUs of gpu-a01 fell off the bus; $(reboot)",
     ]
     assert two[0] == "NodeName=gpu-a02"
+    # A warning leaves a node usable: -o hosts has it, and nobody is to be told two things.
+    usable = dataclasses.replace(report, healthy_nodes=("gpu-a01", "gpu-a02"), unhealthy_nodes=("gpu-a03",))
+    assert (
+        slurm(usable)
+        == kubectl(usable)
+        == (
+            "# 0 of 4 nodes to be taken out; 1 not usable for what can be set right, 2 usable, and in need "
+            "of hands: netdoctor report show\n"
+        )
+    )
     assert kubectl(report).splitlines()[1] == (
         "kubectl cordon gpu-a01 && kubectl label node gpu-a01 --overwrite netdoctor/replace=gpu-xid"
     )

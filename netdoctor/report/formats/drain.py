@@ -33,7 +33,8 @@ def kubectl(report: Report) -> str:
 def _lines(report: Report, command: Callable[[str, Cause], str]) -> str:
     """Nodes go by the names that the hosts file has for them; the gravest cause of each is its reason.
 
-    A suspicion takes nobody out. A stranger's report, and a redacted one, give comments alone.
+    A suspicion takes nobody out, and neither does what a node is usable with: what `-o hosts` lists is not
+    drained. A stranger's report, and a redacted one, give comments alone.
     """
     if report.run.redacted or report.run.foreign is not None:
         return "# no commands from a report that is redacted, or somebody else's\n"
@@ -44,11 +45,14 @@ def _lines(report: Report, command: Callable[[str, Cause], str]) -> str:
     ]
     heavy.sort(key=lambda cause: HEAVY.index(cause.action or ""))
     worst = {node: cause for cause in heavy for node in cause.node_list}
-    selected = [node for node in report.matrix.nodes if node in worst and is_valid_host(node)]
+    usable = worst.keys() & set(report.healthy_nodes)
+    selected = [n for n in report.matrix.nodes if n in worst and n not in usable and is_valid_host(n)]
     rest = len(set(report.unhealthy_nodes) - set(selected))
     head = f"# {len(selected)} of {fmt.number(len(report.matrix.nodes), 'node')} to be taken out"
-    if rest:
-        head += f"; {rest} not usable for what can be set right: netdoctor report show"
+    others = [f"{rest} not usable for what can be set right"] if rest else []
+    others += [f"{len(usable)} usable, and in need of hands"] if usable else []
+    if others:
+        head += f"; {', '.join(others)}: netdoctor report show"
     return "".join(f"{line}\n" for line in (head, *(command(node, worst[node]) for node in selected)))
 
 

@@ -49,7 +49,7 @@ def test_who_has_another_value() -> None:
     assert odd("PYTHONPATH", "", "", "/home/joe/lib") == {"env-differs-pythonpath": {"n3"}}
     assert odd("CUDA_HOME", "/a", "/b") == {"env-differs-cuda-home": {"n1", "n2"}}
     # Of two nodes the one that sets it is the one to look at.
-    assert odd("TORCH_LOGS", "", "dynamo") == {"env-differs-torch-logs": {"n2"}}
+    assert odd("TORCH_HOME", "", "/data") == {"env-differs-torch-home": {"n2"}}
     assert odd("HF_HOME", "/data/n1", "/data/n2", "/data/other") == {"env-differs-hf-home": {"n3"}}
     assert odd("HF_HOME", "/data/n10", "/data/n2", "/data/n3") == {"env-differs-hf-home": {"n1"}}
 
@@ -133,3 +133,20 @@ def test_what_is_expected_of_variables() -> None:
     envs = {node: env(HF_HOME="/a") for node in names(2)}
     list(env_drift(envs, None, None, job(2, env={"OMP_NUM_THREADS": "8"}), watched))
     assert {of for key, of in watched.compared if key == "env.value.*"} == {"HF_HOME"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "TORCH_LOGS", "NCCL_DEBUG_SUBSYS", "UCX_LOG_LEVEL"],
+)
+def test_what_only_a_log_shows_is_a_note(name: str) -> None:
+    """And it is none of those that together make another environment."""
+    (note,) = [one for one in run({name: "1"}, {}, {}) if one.status is Status.PASS]
+    assert note.summary == f"{name} is unset on n2 and n3; 1 on n1: of no matter to the job"
+    assert not causes(run({name: "1"}, {}, {}))
+    assert causes(run({name: "1", "OMP_NUM_THREADS": "4"}, {}, {})) == {"env-differs-omp-num-threads": {"n1"}}
+
+
+@pytest.mark.parametrize("name", ["PYTHONPATH", "PYTHONHOME", "PYTHONNOUSERSITE", "TORCH_DISTRIBUTED_DEBUG"])
+def test_what_changes_the_job_is_no_note(name: str) -> None:
+    assert causes(run({name: "DETAIL"}, {}, {}))

@@ -145,3 +145,15 @@ def test_a_global_ipv6_gid_is_judged_by_its_version() -> None:
     assert run({"n1": roce(1, gids=rows)}, **env6)[0].status is Status.PASS
     rows = (*rows[:2], replace(rows[2], type=None))
     assert run({"n1": roce(1, gids=rows)}, **env6)[0].status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize("variable", [{"NCCL_IB_DISABLE": "1"}, {"NCCL_NET": "Socket"}])
+def test_nccl_that_uses_no_hca_uses_no_gid(variable: dict[str, str]) -> None:
+    """Of the job, and of one node alone."""
+    bare = {node: rdma(hca(ports=(roce_port(gids=roce_gids()[:2]),))) for node in ("n1", "n2")}
+    assert causes(rdma_gid(bare, None, None, None, None, job()))
+    silent = list(rdma_gid(bare, None, None, None, None, job(env=variable)))
+    assert {(one.target, one.status) for one in silent} == {("n1", Status.SKIP), ("n2", Status.SKIP)}
+    assert next(iter(variable)) in silent[0].summary
+    mixed = found(rdma_gid(bare, {"n1": env(**variable), "n2": env()}, None, None, None, job()))
+    assert (mixed["n1"].status, mixed["n2"].cause is not None) == (Status.SKIP, True)

@@ -4,7 +4,7 @@ import pytest
 
 from netdoctor.checks.rdzv.addr import rdzv_addr
 from netdoctor.facts.net import ResolveFacts
-from netdoctor.model import Finding, Status
+from netdoctor.model import CERTAIN, LIKELY, Finding, Status
 
 from ..build import address, cause, causes, found, job, lookup, net, nets, relook, resolves, row, said
 
@@ -42,6 +42,26 @@ def test_an_address_of_nobody() -> None:
 def test_another_node_than_the_first() -> None:
     assert causes(judge("10.0.0.2")) == {"master-not-first": {"n2"}}
     assert causes(judge("n2")) == {"master-not-first": {"n2"}}
+
+
+@pytest.mark.parametrize(
+    ("launcher", "backend", "status", "confidence"),
+    [
+        (None, None, Status.FAIL, CERTAIN),
+        ("srun", None, Status.FAIL, CERTAIN),
+        ("torchrun", None, Status.WARN, LIKELY),
+        ("torchrun", "static", Status.FAIL, CERTAIN),
+        ("torchrun", "c10d", Status.PASS, None),
+    ],
+)
+@pytest.mark.parametrize("master", ["n2", "10.0.0.2"])
+def test_torchrun_lets_another_node_host_the_store(
+    master: str, launcher: str | None, backend: str | None, status: Status, confidence: object
+) -> None:
+    variables = {"PET_RDZV_BACKEND": backend} if backend else {}
+    asked = job(3, master_addr=master, launcher=launcher, env=variables)
+    (finding,) = rdzv_addr(asked, resolves(3), nets(3))
+    assert (finding.status, finding.cause and finding.cause.confidence) == (status, confidence)
 
 
 def test_an_address_that_several_nodes_have() -> None:
