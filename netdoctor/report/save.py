@@ -202,7 +202,8 @@ def load(path: Path = LAST) -> Report:
             info = os.fstat(descriptor)
             if not stat.S_ISREG(info.st_mode):
                 raise ValueError("is no regular file")
-            data = file.read(SIZE_MAX + 1)
+            # Python sets aside as much as is asked for, whatever is there.
+            data = file.read(min(info.st_size, SIZE_MAX) + 1)
     except IsADirectoryError:
         raise ReportError(f"{path}: is a folder; name a file") from None
     except FileNotFoundError:

@@ -6,6 +6,8 @@ import json
 import math
 import random
 import time
+import tracemalloc
+from pathlib import Path
 
 import jsonschema_rs
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from netdoctor.report.formats.json_ import DEPTH_MAX, ReportError, dumps, loads
 from netdoctor.report.formats.jsonl import render as jsonl
 from netdoctor.report.model import MeasureRecord, PairRecord, PathRecord, Result
+from netdoctor.report.save import load
 from netdoctor.report.schema import report_schema
 from netdoctor.report.summary import LETTERS
 from tests.hostile import HOSTILE_BYTES
@@ -171,6 +174,18 @@ def test_no_report_at_all(data: bytes, said: str) -> None:
 def test_hostile_files_are_refused(name: str) -> None:
     with pytest.raises(ReportError):
         loads(HOSTILE_BYTES[name])
+
+
+def test_a_small_file_takes_little_memory_to_read(tmp_path: Path) -> None:
+    """Whatever the bound of a report is: netdoctor runs under limits of address space, too."""
+    path = tmp_path / "report.json"
+    path.write_text("{}")
+    tracemalloc.start()
+    with pytest.raises(ReportError):
+        load(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 << 20
 
 
 def test_too_large_is_refused_before_reading(monkeypatch: pytest.MonkeyPatch) -> None:
