@@ -19,6 +19,7 @@ import netdoctor.engine.experiments  # noqa: F401  registers ours before those o
 from netdoctor.check import LOGINS, REGISTERED, Check, Profile
 from netdoctor.errors import InputError
 from netdoctor.facts.base import FACT_TYPES, FactInfo
+from netdoctor.facts.host import FILED, MEET
 from netdoctor.measure.declare import EXPERIMENTS
 from netdoctor.measure.declare import ordered as ordered_experiments
 from netdoctor.text import clean
@@ -203,7 +204,8 @@ def select(
     """
     for pattern in [*only, *skip, *also]:
         if not fnmatch.filter(checks, pattern):
-            close = difflib.get_close_matches(pattern, checks, n=1, cutoff=0.5)
+            family = [f"{pattern}.*"] if fnmatch.filter(checks, f"{pattern}.*") else []
+            close = family or difflib.get_close_matches(pattern, checks, n=1, cutoff=0.5)
             hint = f"; did you mean {close[0]}?" if close else "; see: netdoctor checks list"
             raise InputError(f"no check is called {pattern!r}{hint}")
     chosen = []
@@ -217,9 +219,34 @@ def select(
         if check.id in LOGINS or (selected and not matches(check.id, skip)):
             chosen.append(check)
     if (only or skip) and not any(check.id not in LOGINS or matches(check.id, only) for check in chosen):
-        source = "--only asks for" if only else f"profile {profile.value} has"
-        raise InputError(f"nothing is left to run: --skip removes everything that {source}")
+        raise InputError(f"nothing is left to run: {_why_nothing(checks, profile, only, skip, via)}")
     return chosen
+
+
+# What is typed so that nodes are reached by a way, where that is not --via.
+WAYS = {FILED: "--facts", MEET: "--meet"}
+
+
+def _why_nothing(
+    checks: Mapping[str, Check], profile: Profile, only: Sequence[str], skip: Sequence[str], via: str
+) -> str:
+    """What keeps the checks that `only` or the profile asks for from running, as of `select`."""
+    asked = [check for check in checks.values() if matches(check.id, only or ["*"])]
+    here = [check for check in asked if check.via in (None, via)]
+    if not here:
+        needs = sorted({WAYS.get(check.via, f"--via {check.via}") for check in asked if check.via})
+        return f"{_ids(asked)}: only with {' or '.join(needs)}"
+    by_name = [check for check in here if check.profile is Profile.ON_REQUEST and check.id not in only]
+    if only and len(by_name) == len(here):
+        return f"{_ids(here)}: only where named in full, without *"
+    if not skip:
+        return f"{_ids(here)} comes with every scan, and looks at nothing by itself"
+    return f"--skip removes everything that {'--only asks for' if only else f'profile {profile.value} has'}"
+
+
+def _ids(checks: Sequence[Check]) -> str:
+    ids = sorted(check.id for check in checks)
+    return ", ".join(ids[:4]) + (f" and {len(ids) - 4} more" if len(ids) > 4 else "")
 
 
 def ordered(checks: Iterable[Check]) -> list[Check]:

@@ -91,11 +91,16 @@ def _source(target: Target) -> str:
     return target.source or "hosts"
 
 
+def _says_gpus(target: Target, writer: Writer) -> bool:
+    """Whether the number of GPUs is there as slots, which stand for them where they are the same."""
+    return "slots" in writer.holds and target.slots == target.gpus
+
+
 def _lost(targets: Sequence[Target], writer: Writer) -> Iterator[str]:
     for field in _FIELDS:
         if field in writer.holds:
             continue
-        had = [target for target in targets if _has(target, field)]
+        had = [t for t in targets if _has(t, field) and not (field == "gpus" and _says_gpus(t, writer))]
         if not had:
             continue
         names = ", ".join(target.id for target in had[:_NAMED_MAX])

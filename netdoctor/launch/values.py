@@ -32,6 +32,8 @@ PORT = 29500
 # Outside the kernel's usual ephemeral range, 32768 to 60999, and not below 1024.
 OTHER_PORTS = (29500, 29501, 29502, 29503)
 NCCL = ("NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX")
+# What a report's own job may have set, and a plan says anew.
+PROPOSED = (*NCCL, "GLOO_SOCKET_IFNAME", "MASTER_ADDR", "MASTER_PORT")
 DEBUG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV", "TORCH_DISTRIBUTED_DEBUG": "INFO"}
 
 
@@ -104,12 +106,7 @@ def settings(
             per_node.pop(name, None)
     for name, was in facts.job.env.items():
         proposed = found.env.get(name)
-        if (
-            name in (*NCCL, "GLOO_SOCKET_IFNAME")
-            and proposed
-            and proposed.text != was
-            and name not in user_values
-        ):
+        if name in PROPOSED and proposed and proposed.text != was and name not in user_values:
             where = facts.job.env_from.get(name, "the job's environment")
             found.remarks.append(f"{where} has {name}={was}; what follows replaces it")
     found.env |= user_values

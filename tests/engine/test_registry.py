@@ -294,6 +294,7 @@ def test_what_has_to_be_asked_for_runs_where_it_is_named() -> None:
         pytest.param([], ["nope"], "no check is called", id="skip of nothing"),
         pytest.param(["net.*"], ["net.*"], "nothing is left", id="only minus skip"),
         pytest.param([], ["*"], "nothing is left", id="skip of all"),
+        pytest.param(["net"], [], "'net'; did you mean net.*?", id="a family"),
         pytest.param(["NET.ports"], [], "did you mean", id="case matters"),
         pytest.param(["\x1b[31m"], [], r"\\x1b", id="escapes are told, not sent"),
     ],
@@ -301,6 +302,28 @@ def test_what_has_to_be_asked_for_runs_where_it_is_named() -> None:
 def test_select_nothing_is_bad_input(only: list[str], skip: list[str], words: str) -> None:
     with pytest.raises(InputError, match=words):
         select(CHECKS, Profile.LAUNCH, only, skip)
+
+
+@pytest.mark.parametrize(
+    ("only", "skip", "via", "words"),
+    [
+        (["fs.*"], [], "ssh", "fs.shared: only where named in full, without *"),
+        (["slurm.node"], [], "ssh", "slurm.node: only with --via slurm"),
+        (["ssh.speed"], [], "slurm", "ssh.speed: only with --via ssh"),
+        (["meet.task", "facts.file"], [], "ssh", "facts.file, meet.task: only with --facts or --meet"),
+        (["net.ports"], ["net.*"], "ssh", "--skip removes everything that --only asks for"),
+        (["fs.shared"], ["fs.*"], "ssh", "--skip removes everything that --only asks for"),
+    ],
+)
+def test_why_nothing_is_left_to_run_is_said(only: list[str], skip: list[str], via: str, words: str) -> None:
+    """--skip is not blamed where none was given."""
+    checks = {c.id: c for c in (
+        login(), saying("net.ports"), saying("fs.shared", profile="asked"), saying("slurm.node", via="slurm"),
+        saying("ssh.speed", via="ssh"), saying("meet.task", via="meet"), saying("facts.file", via="facts"),
+    )}  # fmt: skip
+    with pytest.raises(InputError) as error:
+        select(checks, Profile.LAUNCH, only, skip, via)
+    assert str(error.value) == f"nothing is left to run: {words}"
 
 
 def test_a_circle_of_our_own_is_told() -> None:

@@ -651,3 +651,9 @@ def test_importing_loads_nothing_heavy() -> None:
 
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("words", [["h,h"], ["h,", "h,"], ["h[1-2],h2"]])
+def test_a_host_that_is_typed_twice_is_told_as_that(words: list[str]) -> None:
+    with pytest.raises(InventoryError, match="the same host is named twice"):
+        load(words)

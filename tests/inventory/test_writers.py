@@ -413,3 +413,10 @@ def test_ray_itself_reads_the_same() -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.splitlines() == wanted
     assert len(wanted) > 20
+
+
+@pytest.mark.parametrize(("slots", "lost"), [(None, False), (8, False), (2, True)])
+def test_gpus_that_are_written_as_slots_are_not_lost(slots: int | None, lost: bool) -> None:
+    text, remarks = write([Target(id="h1", host="h1", gpus=8, slots=slots)], "deepspeed")
+    assert text == f"h1 slots={slots or 8}\n"
+    assert any("gpus of h1" in one for one in remarks) == lost

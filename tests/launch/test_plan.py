@@ -221,3 +221,26 @@ def test_the_interpreter_with_torch_is_taken_unless_its_path_is_odd() -> None:
     assert python("/opt/venv/bin/python") == "/opt/venv/bin/python"
     assert python("/opt/$(id)/python") is None
     assert python("python3") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "was", "told"),
+    [
+        ("MASTER_ADDR", "n2", True),
+        ("MASTER_PORT", "29999", True),
+        ("GLOO_SOCKET_IFNAME", "eth9", True),
+        ("MASTER_ADDR", "10.0.0.1", False),
+        ("NCCL_DEBUG", "WARN", False),
+    ],
+)
+def test_what_the_scans_environment_file_had_is_not_replaced_without_a_word(
+    name: str, was: str, told: bool
+) -> None:
+    known = evidence(2)
+    scanned = replace(known.facts.cluster_fact("job"), env={name: was}, env_from={name: "job.env:3"})
+    known.facts.cluster["job"] = scanned
+    remarks = planned(targets(2), known).remarks
+    assert (f"job.env:3 has {name}={was}; what follows replaces it" in remarks) == told
+    if told:
+        asked = planned(targets(2), known, env={name: "mine"}).remarks
+        assert not [text for text in asked if "replaces it" in text], "what was typed is no surprise"
