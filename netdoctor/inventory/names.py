@@ -181,7 +181,8 @@ def _character_fault(char: str, what: str) -> Fault:
     if char == "=":
         return Fault(f"'=' in a {what}", "key=value comes after the host, in the same line")
     if char.isascii() and char.isprintable() and char != " ":
-        return Fault(f"character '{char}' is not allowed in a {what}")
+        hint = "operators between names: --format clustershell" if char in "!&^" else ""
+        return Fault(f"character '{char}' is not allowed in a {what}", hint)
     import unicodedata  # 1 MB of tables, needed for a rare message only
 
     title = unicodedata.name(char, "control character").lower()

@@ -175,7 +175,6 @@ LISTS = [
     ("ServerAliveInterval 9\nUser ml\nHost a b\n", "ssh", ["a", "b"], "ssh config"),
     ("n1 8 n2 4\n", "lsf", ["n1*8", "n2*4"], "12 slots"),
     ("n1 8 all.q@n1 UNDEFINED\nn2 4 all.q@n2 0,0\n", "sge", ["n1*8", "n2*4"], "12 slots"),
-    ("n[1-4]!n3\nm1\n", "clustershell", ["n1", "n2", "n4", "m1"], "4 hosts"),
     ("n[1-4],-n[2-3],ml@m1\n", "pdsh", ["n1", "n4", "ml@m1"], "3 hosts"),
     ("n[1-12],/n.$/,-/[35]$/\n", "pdsh", ["n1", "n2", "n4", "n6", "n7", "n8", "n9"], "7 hosts"),
     ("\ufeffa slots=8 max_slots=9\r\nb\r\n", "openmpi", ["a*8", "b"], "takes the number of cores (line 2)"),
@@ -197,6 +196,7 @@ def test_kinds_that_have_to_be_named() -> None:
     genders = "n[1-2] gpu,rack=1\nn2 login\nn3\n"
     assert told(read(genders, "genders")) == ["n1%gpu%rack=1", "n2%gpu%rack=1%login", "n3"]
     assert read(genders, name="genders").format == "genders"
+    assert told(read("n[1-4]!n3\nm1\n", "clustershell")) == ["n1", "n2", "n4", "m1"]
 
 
 def test_the_file_that_the_batch_system_names_is_its() -> None:
@@ -330,6 +330,31 @@ def test_operators_and_pdsh_on_the_command_line() -> None:
     assert told(load(["^more"], format="pdsh")) == ["f1", "f2", "f3"]
     with pytest.raises(InventoryError, match="gone: no such file"):
         load(["^gone"])
+
+
+@pytest.mark.parametrize(
+    ("text", "format", "words"),
+    [
+        ("a&b\nc\n", "auto", "'a&b': character '&' is not allowed in a host name   (operators"),
+        ("c\nn[1-3]!n2\n", "auto", "hosts.txt:2: "),
+        ("a^a\nc\n", "auto", "hosts.txt:1: "),
+        ("a&b\nc\n", "clustershell", "hosts.txt:1: 'a&b': gives no host"),
+        ("c\nn[1-2]!n[1-3]\n", "clustershell", "hosts.txt:2: 'n[1-2]!n[1-3]': gives no host"),
+        ("c\na!a # x\n", "clustershell", "hosts.txt:2: 'a!a': gives no host"),
+    ],
+)
+def test_no_line_is_dropped_without_a_word(text: str, format: str, words: str) -> None:
+    Path("hosts.txt").write_text(text)
+    with pytest.raises(InventoryError) as error:
+        load(["hosts.txt"], format=format)
+    assert words in str(error.value)
+
+
+def test_an_empty_set_beside_others_on_the_command_line_is_told() -> None:
+    with pytest.raises(InventoryError, match="'a&b': gives no host"):
+        load(["a&b", "c,"])
+    Path("hosts.txt").write_text("n[1-3]!n2\nx&x\n")
+    assert told(load(["hosts.txt"], format="clustershell")) == ["n1", "n3", "x"]
 
 
 def test_operators_mean_what_they_mean_to_clustershell() -> None:
@@ -521,6 +546,6 @@ def test_large_lists_are_read_or_refused_in_time() -> None:
 
 def test_every_kind_has_a_list_here() -> None:
     shown = {format for _, format, _, _ in LISTS}
-    named = {"pbs", "genders", "intelmpi"}
+    named = {"pbs", "genders", "intelmpi", "clustershell"}
     older = {"plain", "deepspeed", "mpich", "slurm"}  # tests/inventory/test_load.py
     assert set(READERS) == shown | named | older

@@ -176,6 +176,6 @@ def _by_lines(source: Source) -> str | None:
             return name
     if any(mark in source.text for mark in (",-", ",/", ",^")) and any(map(sets.is_pdsh, texts)):
         return "pdsh"
-    if any(mark in source.text for mark in "@!&^") and any(map(sets.is_set, texts)):
+    if "@" in source.text and any(map(sets.has_group, texts)):
         return "clustershell"
     return None

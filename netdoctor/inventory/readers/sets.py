@@ -26,6 +26,12 @@ def is_set(text: str) -> bool:
     return bool(re.search(r"(?:^|[,!&^])@|[\w\].][!&^](?=[@\w])", text))
 
 
+def has_group(text: str) -> bool:
+    """Whether a word has a group, which only ClusterShell's sets have. In a file nothing else asks for
+    operators: ``a&b`` may be anything."""
+    return bool(re.search(r"(?:^|[,!&^])@", text))
+
+
 def is_pdsh(text: str) -> bool:
     """Whether a word has what only pdsh takes: ``^file``, ``,-name``, ``,/regex/``."""
     return bool(
@@ -41,6 +47,8 @@ def read_set(source: Source) -> None:
         except SyntaxFault as error:
             source.refuse(line.number or None, error.token, *error.fault)
             continue
+        if not names:
+            source.refuse(line.number or None, line.text, "gives no host", "see its operators: ! & ^")
         for name in names:
             source.host(name, line.number or None, text=line.text)
 
