@@ -26,7 +26,7 @@ import tempfile
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import blake2s
 from importlib import import_module
 from pathlib import Path
@@ -442,11 +442,21 @@ def _code() -> str:
 def answers(machine: Machine, number: int) -> dict[str, Any]:
     """What the machine answers as node n`number`: as n1, with all that is n1's own replaced."""
     ready([machine])
-    text = _answers[machine.name, machine.fault]
+    return _answered(machine.name, machine.fault, number)
+
+
+def _answered(name: str, fault: str, number: int) -> dict[str, Any]:
+    text = _answers[name, fault]
     if number > 1:
-        for mine, its in own_words(machine.name, number):
+        for mine, its in own_words(name, number):
             text = text.replace(mine, its)
     return dict(json.loads(text))
+
+
+@lru_cache(maxsize=4096)
+def _facts(name: str, fault: str, number: int) -> dict[str, Any]:
+    """As facts, of a machine that is ready."""
+    return {group: decode(group, raw) for group, raw in _answered(name, fault, number).items()}
 
 
 @cache
@@ -486,8 +496,8 @@ def fleet(members: Sequence[Machine]) -> Store:
     ready(members)
     for number, machine in enumerate(members, 1):
         node = build.name(number)
-        for group, raw in answers(machine, number).items():
-            store.put(group, node, decode(group, raw))
+        for group, fact in _facts(machine.name, machine.fault, number).items():
+            store.put(group, node, fact)
         store.put("node", node, build.node(number))
         store.put("session", node, Session(outcome=Login.OK, address=build.address(number), login_ms=40.0))
         store.put("resolve", node, build.resolve(number, count))

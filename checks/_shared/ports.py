@@ -129,8 +129,11 @@ def port_causes(
     for one in found:
         for purpose in (RENDEZVOUS, EPHEMERAL) if one.ports == ALL_PORTS else (one.ports,):
             for cell in one.fault.cells:
-                where = one.paths[0].id if one.paths[0] else MAIN
-                index.setdefault((where, cell, purpose), merged[one])
+                at = one.paths[0].id if one.paths[0] else MAIN, cell, purpose
+                # Of two that account for a pair it is the one at its source, whatever the order of nodes.
+                known = index.get(at)
+                if known is None or (cell[0] in one.fault.nodes) > (cell[0] in known.fault.nodes):
+                    index[at] = merged[one]
     master = next((use.address for use in paths.uses if use.purpose == STORE), None) if paths else None
     return PortCauses(causes=tuple(causes), by_cell=index, probes=probes, firewalls=rules, master=master)
 

@@ -135,7 +135,8 @@ def _peers(
     job: Job,
 ) -> Iterator[Finding]:
     """Listed names, as every other node understands them. Addresses are not names."""
-    names = {node: listed[node].host for node in resolves if node in listed}
+    # Of all that were reached: what a name means elsewhere does not hang on what its node said of itself.
+    names = {node: listed[node].host for node in hosts if node in listed}
     names = {node: name for node, name in names.items() if parse(name) is None}
     called: dict[str, list[str]] = {}
     for node, name in names.items():

@@ -6,7 +6,7 @@ Generic over what checks declare (`Cause.key`, `explains=`); no check is named h
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from netdoctor.check import Check
 from netdoctor.engine.judge import PROBLEMS, UNMEASURED, Attribution, Judgement, is_about_all
@@ -171,7 +171,7 @@ def _explains(checks: Sequence[Check], items: Sequence[_Item]) -> dict[str, dict
     that claim to explain each other, in whatever roundabout way, the earlier in order explains.
     """
     ids = [check.id for check in checks]
-    all_of = {c.id: {i for i in ids if i != c.id and matches(i, c.explains)} for c in checks}
+    all_of = _explained_whole(tuple((c.id, tuple(c.explains)) for c in checks))
     claims = {check_id: set(effects) for check_id, effects in all_of.items()}
     for check_id, follows in {(item.check_id, item.hint.follows) for item in items if item.hint.follows}:
         for source in follows:
@@ -188,6 +188,12 @@ def _explains(checks: Sequence[Check], items: Sequence[_Item]) -> dict[str, dict
         }
         for effect in ids
     }
+
+
+@lru_cache(maxsize=8)
+def _explained_whole(checks: tuple[tuple[str, tuple[str, ...]], ...]) -> Mapping[str, frozenset[str]]:
+    """By check, those that its patterns name."""
+    return {c: frozenset(i for i, _ in checks if i != c and matches(i, patterns)) for c, patterns in checks}
 
 
 def _reachable(start: str, edges: Mapping[str, set[str]]) -> set[str]:

@@ -1,3 +1,7 @@
+from dataclasses import replace
+
+import pytest
+
 from netdoctor.checks._shared.ports import port_causes
 from netdoctor.checks.net.ports import net_ports
 from netdoctor.checks.rdzv.reach import rdzv_reach
@@ -33,6 +37,19 @@ def test_a_node_that_cannot_get_out_is_the_culprit() -> None:
     findings = judge(matrix(4, outbound(4, "n3")))
     assert causes(findings) == {"firewall-outbound": {"n3"}}
     assert set(found(findings, Status.FAIL)) == {"n3->n1"}
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_pair_with_a_fault_at_each_end_is_its_source_s(backwards: bool) -> None:
+    """A node that gets nothing out does not reach the master, whatever the master lets in besides."""
+    ports = matrix(4, inbound(4, "n1") | outbound(4, "n2"))
+    ports = replace(ports, probes=ports.probes[::-1]) if backwards else ports
+    findings = found(judge(ports), Status.FAIL)
+    assert {pair: causes([finding]) for pair, finding in findings.items()} == {
+        "n2->n1": {"firewall-outbound": {"n2"}},
+        "n3->n1": {"firewall-inbound": {"n1"}},
+        "n4->n1": {"firewall-inbound": {"n1"}},
+    }
 
 
 def test_faults_elsewhere_are_not_its_business() -> None:
