@@ -179,7 +179,7 @@ _NAME_RANKS = (
     # slurm-1234_5.out is an array's task and not a rank; slurm-1234-3.out is what %j-%t gives
     re.compile(r"(?:^|/)[A-Za-z][\w.]*-\d{2,12}-(?P<rank>\d{1,6})\.(?:out|err|log)"),
     # NCCL_DEBUG_FILE=nccl.%h.%p
-    re.compile(r"nccl\w*[._-](?P<host>[A-Za-z][A-Za-z0-9-]{0,62})[._-]\d{2,8}(?:\.(?:log|txt|out))?$"),
+    re.compile(r"nccl\w{0,40}[._-](?P<host>[A-Za-z][A-Za-z0-9-]{0,62})[._-]\d{2,8}(?:\.(?:log|txt|out))?$"),
 )
 
 

@@ -37,7 +37,7 @@ def quote(hit: Hit) -> Quote:
 
 _ADDRESS = re.compile(
     r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])"
-    r"|(?<![\w:])(?=[0-9A-Fa-f.:]*::|(?:[0-9A-Fa-f]*:){3})[0-9A-Fa-f:.]{3,45}(?:%\w{1,15})?(?![\w:])"
+    r"|(?<![\w:])(?=[0-9A-Fa-f.:]{0,45}::|(?:[0-9A-Fa-f]{0,4}:){3})[0-9A-Fa-f:.]{3,45}(?:%\w{1,15})?(?![\w:])"
 )
 _HOME = re.compile(r"/(?:home|Users|root)/[^/\s:'\",;)\]]{1,64}|[\w.-]{1,64}@(?=[\w\[])")
 # web1.example.org, and neither socket.cpp nor python3.11

@@ -10,7 +10,7 @@ from netdoctor.lint.model import RULES, Finding, Found, Position, Rule, Severity
 from netdoctor.lint.rules.groups import Together  # and with its package, all rules
 
 MOST_PER_RULE = 50  # in one file
-_IGNORE = re.compile(r"#\s*netdoctor:\s*ignore(?:\[([^\]]*)\])?[ \t]*:?[ \t]*(.*?)\s*$")
+_IGNORE = re.compile(r"#\s*netdoctor:\s*ignore(?:\[([^\]]{0,1000})\])?[ \t]*:?(.*)$")
 UNUSED, REASONLESS = "lint.unused-ignore", "lint.ignore-reason"
 # Findings about the comments themselves; they have pages like rules.
 IGNORE_RULES = {
@@ -113,4 +113,4 @@ def _ignores(read: Read) -> Iterator[_Ignore]:
     for number, match, target in reversed(found):
         names = tuple(name.strip() for name in (match[1] or "").split(",") if name.strip())
         position = Position(number, match.start() + 1)
-        yield _Ignore(position, names, match[2], range(target, ends.get(target, target) + 1))
+        yield _Ignore(position, names, match[2].strip(), range(target, ends.get(target, target) + 1))

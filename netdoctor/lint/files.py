@@ -311,7 +311,7 @@ def _instructions(file: Text) -> Iterator[tuple[Position, str, str]]:
 def _settings_of_dockerfile(dockerfile: Dockerfile) -> Iterator[Setting]:
     for position, rest in dockerfile.instructions_of("ENV"):
         if re.match(r"[A-Za-z_]\w*=", rest):
-            found = re.findall(r"([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|\S*)", rest)
+            found = re.findall(r"(?<!\w)([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|\S*)", rest)
             pairs = [(name, value.strip("\"'")) for name, value in found]
         else:
             name, _, value = rest.partition(" ")

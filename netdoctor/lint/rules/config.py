@@ -11,7 +11,7 @@ VERL = "https://verl.readthedocs.io/en/latest/examples/config.html"
 ROLL = "alibaba/ROLL roll/configs/worker_config.py, roll/distributed/scheduler/resource_manager.py"
 DS = "https://www.deepspeed.ai/docs/config-json/#batch-size-related-parameters"
 _RANGE = re.compile(r"list\(range\((\d{1,5})(?:,\s*(\d{1,5}))?\)\)")
-_LIST = re.compile(r"\[\s*\d{1,5}(?:\s*,\s*\d{1,5})*\s*,?\s*\]")
+_LIST = re.compile(r"\[\s*\d{1,5}\s*(?:,\s*\d{1,5}\s*)*(?:,\s*)?\]")
 TENSOR = "rollout.tensor_model_parallel_size"
 
 

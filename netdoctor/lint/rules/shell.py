@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from netdoctor.lint.files import Dockerfile, Shell, Text
 from netdoctor.lint.launches import TORCH
@@ -14,6 +15,7 @@ RELEVANT = re.compile(
     r"CUDA_VISIBLE_DEVICES|OMP_NUM_THREADS|NNODES|NPROC_PER_NODE|GPUS_PER_NODE|NUM_(GPUS|NODES)|LD_LIBRARY_PATH"
 )
 _FETCH = ("curl", "wget")
+_SHELL = re.compile(r"\s*(sudo\s+)?(ba|z)?sh\b")
 _VIEW = re.compile(
     r"https?://(?:www\.)?(?:github\.com/[^/\s]+/[^/\s]+/(?:blob|tree)/|gitlab\.com/\S+/-/blob/|\S+/src/branch/)\S*"
 )
@@ -229,6 +231,13 @@ def pipe_html(shell: Shell) -> Iterator[Found]:
                 )
 
 
+def _fetches_page(commands: str) -> bool:
+    """Whether the last of some commands fetches what a forge shows, and not the file itself."""
+    last = re.split("[;&]", commands)[-1]
+    fetch = re.search(r"\b(curl|wget)\b", last)
+    return fetch is not None and _VIEW.search(last, fetch.end()) is not None
+
+
 @rule(Severity.ERROR, Dockerfile, Kind.DOCKERFILE, "https://docs.docker.com/reference/dockerfile/")
 def docker_html(dockerfile: Dockerfile) -> Iterator[Found]:
     """What a build pipes into a shell is a script and not a web page.
@@ -246,7 +255,7 @@ def docker_html(dockerfile: Dockerfile) -> Iterator[Found]:
         RUN curl -fsSL https://raw.githubusercontent.com/example/tool/main/install.sh | bash
     """
     for position, rest in dockerfile.instructions_of("RUN"):
-        if re.search(r"\b(curl|wget)\b[^|;&]*" + _VIEW.pattern + r"[^|;&]*\|\s*(sudo\s+)?(ba|z)?sh\b", rest):
+        if any(_fetches_page(one) and _SHELL.match(other) for one, other in pairwise(rest.split("|"))):
             yield Found(
                 position,
                 "this is the address of a web page: the shell is given HTML",

@@ -419,7 +419,7 @@ def slurm_nodelist(shell: Shell) -> Iterator[Found]:
             if not hole.names & LISTS:
                 continue
             simple = re.fullmatch(
-                r"(echo|printf)\s+\S*\s*\"?\$\{?\w+\}?\"?\s*\|\s*(head\s+-n?\s*1|cut\s+-d\s*['\"]?,['\"]?\s+-f\s*1)",
+                r"(echo|printf)\s(?:\s*\S+)??\s*\"?\$\{?\w+\}?\"?\s*\|\s*(head\s+-n?\s*1|cut\s+-d\s*['\"]?,['\"]?\s+-f\s*1)",
                 hole.command,
             )
             if (
