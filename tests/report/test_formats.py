@@ -288,6 +288,9 @@ def test_sarif_points_at_lines_of_the_hosts_file() -> None:
     nowhere = dataclasses.replace(report.run, hosts_source={"path": "-"})
     bare = strict.sarif(sarif(dataclasses.replace(report, run=nowhere)))
     assert "physicalLocation" not in bare["results"][0]["locations"][0]
+    damaged = tuple(dataclasses.replace(one, line=-3) for one in report.targets)
+    of_no_line = strict.sarif(sarif(dataclasses.replace(report, targets=damaged)))
+    assert "physicalLocation" not in of_no_line["results"][0]["locations"][0]
 
 
 def test_sarif_without_results_says_why_it_is_not_clean() -> None:
