@@ -254,7 +254,7 @@ def test_rails_are_crossed_where_nccl_may() -> None:
     [
         pytest.param({**ALIKE, "n2": ("mlx5_0", "rocep1s0")}, id="one other name"),
         pytest.param(
-            {"n1": ("mlx5_0", "mlx5_1"), "n2": ("roce0", "roce1"), "n3": ("a", "b")}, id="none alike"
+            {"n1": ("roce0", "roce1"), "n2": ("mlx5_0", "mlx5_1"), "n3": ("p1", "p2")}, id="none alike"
         ),
     ],
 )
