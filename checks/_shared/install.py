@@ -40,15 +40,19 @@ def install(
     requirement = f"{package}=={version}" if is_version(version) else f"{package}{specifier}"
     python = software.executable if _PATH.fullmatch(software.executable) else "python3"
     where, first = "the job's interpreter", ""
-    if software.externally_managed:
+    of_torch = software.torch is not None and package.startswith(("torch", "nvidia-"))
+    is_there = of_torch or software.packages.get(package)
+    if software.externally_managed and is_there:  # somebody has put it there already, and it would stay first
+        options = f" --break-system-packages{options}"
+        where += "; that is the distribution's own, so a virtual environment for the job is the better place"
+    elif software.externally_managed:
         where = f"a virtual environment of the job's own, as {python} is the distribution's: name its"
         where += f" Python, {VENV}/bin/python, to the job and to --python"
         first, python = (
             f"{shlex.quote(python)} -m venv --system-site-packages {VENV} && ",
             f"{VENV}/bin/python",
         )
-    else:
-        python = shlex.quote(python)
+    python = python if first else shlex.quote(python)
     return run(
         f"install {called or requirement}{source} in {where}",
         f"{first}{python} -m pip install{options} '{requirement}'",

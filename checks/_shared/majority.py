@@ -6,8 +6,8 @@ every node alike or the suspects that it has reasons for, and is not certain.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from netdoctor.model import CERTAIN, LIKELY, Confidence
@@ -65,6 +65,27 @@ def majority(values: Mapping[str, H]) -> Majority[H]:
         minority={node: value for node, value in values.items() if node not in agreeing},
         groups={value: tuple(holders) for value, holders in ordered},
     )
+
+
+def majority_among(values: Mapping[str, H], counted: Collection[str]) -> Majority[H]:
+    """The majority of `values`; where there is none, that of the nodes that count, held against all.
+
+    counted: those of which nothing else is known that makes them differ.
+    """
+    found = majority(values)
+    some = majority({node: value for node, value in values.items() if node in counted})
+    if not found.is_split or some.value is None or len(some.groups[some.value]) < 2:
+        return found
+    minority = {node: value for node, value in values.items() if value != some.value}
+    return replace(found, value=some.value, minority=minority)
+
+
+def of_majority(values: Mapping[str, H], noun: str) -> dict[str, str]:
+    """The nodes that have the majority's value, each with it in words, ``torch 2.6.0``; none without one."""
+    found = majority(values)
+    return {
+        node: f"{noun} {one}" for node, one in values.items() if not found.is_split and one == found.value
+    }
 
 
 def of_most(values: Iterable[H], count: int = 0) -> H | None:

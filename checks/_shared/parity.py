@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from netdoctor.checks._shared.majority import majority
+from netdoctor.checks._shared.majority import Majority, majority_among
 from netdoctor.checks._shared.text import listing, title_text
 from netdoctor.facts.expected import ABSENT, Expectation, Expectations
 from netdoctor.model import (
@@ -90,6 +90,7 @@ def differing(
     report_equal: bool = False,
     peers: bool = True,
     at_least: bool = False,
+    counted: Mapping[str, str] | None = None,
     evidence_of: Callable[[str], Evidence | Sequence[Evidence]] = lambda _: (),
     fixes: Callable[[str, str], Fixes] = lambda _, __: (),
 ) -> Iterator[Finding]:
@@ -101,7 +102,9 @@ def differing(
     where most nodes agree, a title that names their value takes its place. key, item: as in
     `Expectations.for_values`. why: what follows, put behind the summary. report_equal: whether nodes that are
     all alike get a line with the value. peers: whether nodes are compared where nothing is expected.
-    at_least: whether more than what is expected will do. fixes(node, right): how `node` gets that value.
+    at_least: whether more than what is expected will do. counted: where no value has a majority, the nodes
+    whose majority counts, each with what they have in common, ``torch 2.6.0``. fixes(node, right): how `node`
+    gets that value.
     """
     known = {node: value for node, value in values.items() if value}
     expectations = expect.for_values(key, values, item) if expect and key else {}
@@ -117,35 +120,43 @@ def differing(
             yield ok(node, f"{noun} {known[node]}, as {expectation.place} has it", observed=known[node])
     if not peers:
         return
-    spread = majority({node: value for node, value in known.items() if node not in expectations})
+    compared = {node: value for node, value in known.items() if node not in expectations}
+    spread = majority_among(compared, counted or {})
     if spread.equal:
         for node, value in known.items() if report_equal else ():
             if node not in expectations:
                 yield ok(node, f"{noun} {value}", observed=value)
         return
-    typical, others = spread.value, sorted(set(spread.minority.values()))
-    if typical is None:
-        title = f"{cause.title}, {spread.words}"
-    elif len(others) == 1:
-        title = "{nodes} {has} " + title_text(f"{noun} {others[0]} where most nodes have {typical}")
-    else:
-        title = "{nodes} {has} " + title_text(f"another {noun} than most nodes ({typical})")
-    cause = cause.but(title=title, confidence=LIKELY if spread.is_split else cause.confidence)
+    typical, most = spread.value, "most nodes"
+    if typical is not None and 2 * len(spread.groups[typical]) <= len(compared):
+        most += f" with {next(iter((counted or {}).values()))}"
+    cause = cause.but(title=_title(cause, spread, noun, most))
+    cause = cause.but(confidence=LIKELY) if spread.is_split else cause
     sides = "; ".join(f"{value} on {listing(nodes)}" for value, nodes in list(spread.groups.items())[:4])
     tail = f": {why}" if why else ""
-    # Without a majority one hint serves all: each names every node.
-    tie = None if typical else cause.hint(tuple(spread.minority), _DECIDE)
+    # Of two sides one hint serves all: each names every node.
+    tie = cause.hint(tuple(spread.minority), _DECIDE) if len(spread.groups) == 2 and not typical else None
     for node, value in spread.minority.items():
         finding = cause.say(
             status,
-            f"{noun} {f'{value} here, {typical} on most nodes' if typical else sides}{tail}",
+            f"{noun} {f'{value} here, {typical} on {most}' if typical else sides}{tail}",
             at=node,
             observed=value,
             expected=PEERS(typical or "the same on all nodes"),
             seen=evidence_of(node),
-            fixes=fixes(node, typical) if typical else (),
+            fixes=fixes(node, typical) if typical else _DECIDE,
         )
         yield replace(finding, cause=tie) if tie else finding
+
+
+def _title(cause: Cause, spread: Majority[str], noun: str, most: str) -> str:
+    """As of `differing`. most: who has the value of the majority, in words."""
+    others = sorted(set(spread.minority.values()))
+    if spread.value is None:
+        return f"{cause.title}, {spread.words}"
+    if len(others) == 1:
+        return "{nodes} {has} " + title_text(f"{noun} {others[0]} where {most} have {spread.value}")
+    return "{nodes} {has} " + title_text(f"another {noun} than {most} ({spread.value})")
 
 
 def unlike_expected_by_name(

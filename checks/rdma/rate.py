@@ -86,7 +86,9 @@ def rdma_rate(
     typical = {key: _typical(group) for key, group in comparable.items()}
     for node, hca, one in compared:
         port = one.port
-        most = typical[port.name if len(comparable[port.name]) > 1 else _card(hca)]
+        most = typical[port.name]
+        if len(comparable[port.name]) == 1 or (not most.is_most and typical[_card(hca)].is_most):
+            most = typical[_card(hca)]
         if one.gbit_s < most.gbit_s:
             # Two generations in one cluster: what all cards of a kind have is no fault of one.
             if hca.hca_type and most.kind not in ("", hca.hca_type) and len(kinds[hca.hca_type]) == 1:

@@ -5,6 +5,7 @@ from typing import Any
 
 from netdoctor.check import check
 from netdoctor.checks._shared.install import install_nccl
+from netdoctor.checks._shared.majority import of_majority
 from netdoctor.checks._shared.parity import differing
 from netdoctor.checks._shared.text import listing
 from netdoctor.facts.expected import Expectations
@@ -63,6 +64,9 @@ def sw_nccl(nodes: Mapping[str, SoftwareFacts], expect: Expectations | None = No
             yield skip("no torch with CUDA on this node, so no NCCL", node)
     why = 'the job would hang or end with "Message truncated"'
     options: dict[str, Any] = {"key": "sw.nccl", "expect": expect, "why": why, "report_equal": True}
+    # Of nodes with another torch a difference is sw.torch's to tell: it brings its own NCCL.
+    torches = {node: software.torch.version for node, software in nodes.items() if software.torch}
+    options["counted"] = of_majority(torches, "torch")
     yield from differing(versions, "NCCL", VERSION, evidence_of=evidence, fixes=wheel, **options)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from netdoctor.check import check
 from netdoctor.checks._shared.install import install
-from netdoctor.checks._shared.majority import majority
+from netdoctor.checks._shared.majority import majority, of_majority
 from netdoctor.checks._shared.parity import differing, expected_of_lacking
 from netdoctor.checks._shared.text import slug, title_text
 from netdoctor.facts.software import BY_HAND, Job, Requested, SoftwareFacts
@@ -73,7 +73,10 @@ def _compare(
             )
     # A requirements file leaves open what it does not pin.
     fails = not requests or any(one.origin == BY_HAND for one in requests)
-    yield from differing(versions, package, differ, status=Status.FAIL if fails else Status.WARN, fixes=fixes)
+    torches = {node: software.torch.version for node, software in nodes.items() if software.torch}
+    counted = of_majority(torches, "torch") if "sw.torch" in follows else {}
+    status = Status.FAIL if fails else Status.WARN
+    yield from differing(versions, package, differ, status=status, counted=counted, fixes=fixes)
 
 
 def _follows(word: str) -> tuple[str, ...]:

@@ -231,11 +231,11 @@ def _why_nothing(
     checks: Mapping[str, Check], profile: Profile, only: Sequence[str], skip: Sequence[str], via: str
 ) -> str:
     """What keeps the checks that `only` or the profile asks for from running, as of `select`."""
-    asked = [check for check in checks.values() if matches(check.id, only or ["*"])]
-    here = [check for check in asked if check.via in (None, via)]
+    requested = [check for check in checks.values() if matches(check.id, only or ["*"])]
+    here = [check for check in requested if check.via in (None, via)]
     if not here:
-        needs = sorted({WAYS.get(check.via, f"--via {check.via}") for check in asked if check.via})
-        return f"{_ids(asked)}: only with {' or '.join(needs)}"
+        needs = sorted({WAYS.get(check.via, f"--via {check.via}") for check in requested if check.via})
+        return f"{_ids(requested)}: only with {' or '.join(needs)}"
     by_name = [check for check in here if check.profile is Profile.ON_REQUEST and check.id not in only]
     if only and len(by_name) == len(here):
         return f"{_ids(here)}: only where named in full, without *"

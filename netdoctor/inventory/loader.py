@@ -308,8 +308,8 @@ def _without_repeats(entries: Iterable[Entry], deepspeed: set[str], problems: Pr
             # PRRTE, detail-hostfiles.rst: a line without slots= counts one.
             old.slots = (old.slots or 1) + (entry.slots or 1)
             continue
-        typed = entry.line is None and old.source == entry.source
-        message = "the same host is named twice" if typed else f"same host as {_position(old, entry)}"
+        is_typed = entry.line is None and old.source == entry.source
+        message = "the same host is named twice" if is_typed else f"same host as {_position(old, entry)}"
         hint = "name every host once"
         if entry.source in deepspeed and old.source == entry.source:
             message += " (DeepSpeed refuses duplicates)"

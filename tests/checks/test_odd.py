@@ -44,6 +44,7 @@ from netdoctor.checks.sw.parity import sw_parity
 from netdoctor.checks.sw.python import sw_python
 from netdoctor.checks.sw.torch import sw_torch
 from netdoctor.checks.time.source import time_source
+from netdoctor.engine.assemble.causes import ORIGINS
 from netdoctor.facts.clock import TimeReport
 from netdoctor.facts.net import NetFacts, Nic
 from netdoctor.facts.paths import Paths, Use
@@ -297,7 +298,8 @@ def test_nobody_is_called_odd_without_a_majority(row: str, numbers: list[int], r
     for one in findings:
         assert one.cause is not None, one
         odd = most is not None and values.get(one.target) not in (None, most)
-        words = f"{one.summary}; {one.cause.title}; {one.expected}"
+        origin = ORIGINS.get(one.expected_from) if one.expected_from else ""
+        words = f"{one.summary}; {one.cause.title}; {one.expected} ({origin})"
         if CLAIMS.search(words):
             assert odd, words
         if one.status is Status.FAIL and one.cause.confidence is Confidence.CERTAIN:

@@ -65,6 +65,7 @@ VARIANTS = [
     ),
     case(
         ("node1 hca-down", "node2 hca-down"), "hca-port-down", "rdma.port", nodes=("node1", "node2"),
+        confidence="likely",
     ),
 ]  # fmt: skip
 
@@ -371,7 +372,7 @@ PACKAGES = ("--packages", "torch,nvidia-nccl-cu12")
         case(
             ("node1 torch", "node2 torch", "node3 torch version=2.6.0+cu124 cuda=12.4 nccl=2.21.5"),
             "torch-version", "sw.torch", nodes=("node0", "node1", "node2", "node3"), confidence="likely",
-            said="and no version has a majority", args=PACKAGES, id="torch, two against two",
+            said="and as many nodes have one as the other", args=PACKAGES, id="torch, two against two",
             excuse="which of the two is right is a person's choice",
         ),
         case(

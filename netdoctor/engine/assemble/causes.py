@@ -108,7 +108,7 @@ def _evidence_lines(group: Group) -> list[str]:
     spoken_for = {f.target for f in findings if f.evidence}.intersection(group.culprits)
     for finding in findings:
         if finding.expected:
-            source = _ORIGINS.get(finding.expected_from) if finding.expected_from else None
+            source = ORIGINS.get(finding.expected_from) if finding.expected_from else None
             origin = f" ({source})" if source else ""
             expected.setdefault(f"expected {finding.expected}{origin}")
         if not ("->" in finding.target and spoken_for.intersection(nodes_of(finding.target))):
@@ -137,8 +137,8 @@ def _evidence_line(evidence: Evidence) -> str:
     return f"{start}: {first}" if first else start
 
 
-_ORIGINS = {
-    ExpectedFrom.PEERS: "what most nodes have",
+ORIGINS = {
+    ExpectedFrom.PEERS: "what other nodes have",
     ExpectedFrom.DERIVED: "derived from what was seen",
     ExpectedFrom.BASELINE: "from the baseline",
     ExpectedFrom.CONFIG: "from what you have set",

@@ -1,5 +1,5 @@
 from netdoctor.checks.sw.nccl import sw_nccl
-from netdoctor.model import CLUSTER, Status
+from netdoctor.model import CLUSTER, LIKELY, Status
 
 from ..build import cause, causes, found, said
 from ..build_hw import nccl, software, softwares, torch
@@ -62,3 +62,21 @@ def test_without_knowing_torch_it_is_unknown_which_nccl_it_loads() -> None:
     broken = software(torch=torch(cuda=None), torch_error="version.py: EACCES", nccl=())
     findings = found(sw_nccl(softwares(2, n1=broken)))
     assert findings["n1"].status is Status.UNKNOWN
+
+
+def test_another_torch_beside_does_not_hide_who_has_another_nccl() -> None:
+    """Three values on four nodes: of those with the majority's torch one has another NCCL than the two."""
+    nodes = softwares(
+        4,
+        n2=software(torch=torch(version="2.4.0+cu121"), nccl=(nccl("2.20.5"),)),
+        n3=software(nccl=(nccl("2.19.3"),)),
+    )
+    failed = found(sw_nccl(nodes), Status.FAIL)
+    assert failed.keys() == {"n2", "n3"}
+    assert "2.19.3 here, 2.21.5 on most nodes with torch 2.6.0+cu124" in failed["n3"].summary
+    # Without anything that tells them apart nobody is the odd one.
+    several = softwares(4, n2=software(nccl=(nccl("2.20.5"),)), n3=software(nccl=(nccl("2.19.3"),)))
+    told = found(sw_nccl(several), Status.FAIL)
+    assert told.keys() == {"n1", "n2", "n3", "n4"}
+    hint = cause(told.values(), "nccl-version")
+    assert (hint.confidence, hint.title) == (LIKELY, "NCCL differs between {nodes}, 3 values and no majority")

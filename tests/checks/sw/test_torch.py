@@ -110,7 +110,9 @@ def test_the_index_of_a_build(version: str, said: str) -> None:
 
 
 def test_a_python_that_is_its_distributions_own_has_to_be_told_twice() -> None:
-    fix = install_torch(software(externally_managed=True), "2.6.0")
+    there = install_torch(software(externally_managed=True), "2.6.0")
+    assert "-m pip install --break-system-packages 'torch==2.6.0'" in there.commands[0].shell
+    fix = install_torch(software(externally_managed=True, torch=None), "2.6.0")
     shell = fix.commands[0].shell
     assert shell.startswith(
         "/opt/v/bin/python -m venv --system-site-packages ~/job-venv && ~/job-venv/bin/python "
