@@ -1,5 +1,6 @@
 """Commands that put /etc/hosts right."""
 
+import re
 from collections.abc import Iterable, Mapping
 
 from netdoctor.checks._shared.addresses import is_loopback, parse
@@ -13,22 +14,30 @@ BEFORE = f"{HOSTS}.before-netdoctor"
 UNDO = f"cat {BEFORE} > {HOSTS} && rm {BEFORE}"
 
 
+# Names of the loopback addresses themselves: every program counts on them, so they are never moved.
+LOOPBACKS = re.compile(r"(localhost[46]?|ip6-localhost|ip6-loopback|loopback)([.].*)?", re.IGNORECASE)
+
+
 def rewrite(entries: Mapping[str, str], names: Iterable[str] = ()) -> str | None:
     """A shell command after which /etc/hosts maps each name of `entries` to its address, and nowhere else.
 
-    names: further names (an FQDN) to take off their old lines; a line that has none left goes. Written in
-    place, because a container mounts the file by itself and cannot have it replaced. None when a name or
-    address is not plain.
+    names: further names (an FQDN) of all the entries, that move with them. A line that has no name left goes;
+    nothing else of the file changes, comments neither. Written in place, because a container mounts the file
+    by itself and cannot have it replaced. None when a name or address is not plain, or is loopback's.
     """
+    others = [name for name in names if is_host_name(name) and not LOOPBACKS.fullmatch(name)]
     lines = []
     for name, address in entries.items():
-        if not is_host_name(name) or parse(address) is None:
+        if not is_host_name(name) or LOOPBACKS.fullmatch(name) or parse(address) is None:
             return None
-        lines.append(f"{parse(address)} {name}")
-    moved = dict.fromkeys([*entries, *(name for name in names if is_host_name(name))])
-    # Double quotes inside, so that the whole can stand in single ones after `ssh NODE`.
-    edits = [rf"s/[[:space:]]{name.replace('.', '[.]')}([[:space:]]|$)/\1/g" for name in moved]
-    script = ";".join([*edits, "/^[[:space:]]*[0-9a-fA-F.:]+[[:space:]]*$/d"])
+        lines.append(" ".join([str(parse(address)), *others, name]))
+    moved = "|".join(name.replace(".", "[.]") for name in dict.fromkeys([*entries, *others]))
+    # One name after the other, in front of a comment; a line that has lost its last one goes. Double quotes
+    # inside, so that the whole can stand in single ones after `ssh NODE`.
+    script = (
+        rf":a;s/^([^#]*)[[:space:]]+({moved})([[:space:]#]|$)/\1\3/I;tb;b;:b;"
+        "/^[[:space:]]*[^[:space:]#]+[[:space:]]*$/d;ba"
+    )
     added = " ".join(f'"{line}"' for line in lines)
     return (
         f'text=$(sed -E "{script}" {HOSTS}) && ([ -e {BEFORE} ] || cp -p {HOSTS} {BEFORE}) && '
@@ -42,9 +51,17 @@ def entries(text: str, addresses: Mapping[str, str]) -> Fix:
 
 
 def own_name(name: str, host: HostFacts | None, address: str | None) -> Fix:
-    """Give a node's own name its address. Checks that propose the same to the same node are shown one fix."""
-    other = [host.fqdn] if host and host.fqdn and host.fqdn != name else []
-    shell = rewrite({name: address}, other) if address and not is_loopback(address) else None
+    """Give a node's own name its address. Checks that propose the same to the same node are shown one fix.
+
+    Its full name moves with it; what else getfqdn() says is another name of the line, and stays.
+    """
+    if LOOPBACKS.fullmatch(name):
+        return run("localhost is every machine's name: give it one of its own (hostnamectl set-hostname)")
+    fqdn = host.fqdn if host and host.fqdn and host.fqdn != name else ""
+    is_full = fqdn.partition(".")[0].lower() == name.partition(".")[0].lower()
+    shell = (
+        rewrite({name: address}, [fqdn] if is_full else []) if address and not is_loopback(address) else None
+    )
     again = "; cloud-init writes it back unless manage_etc_hosts is off" if host and host.cloud else ""
     text = f"give the own name its address in /etc/hosts{again}"
     return run(text, shell or "", undo=UNDO, root=True, effect="next launch")

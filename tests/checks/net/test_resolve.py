@@ -199,8 +199,11 @@ def test_a_sample_is_called_one() -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("127.0.0.1 localhost\n127.0.1.1 n1.lan n1\n", "127.0.0.1 localhost\n10.0.0.1 n1\n"),
-        ("127.0.0.1 localhost n1\n10.0.0.11 n11\n", "127.0.0.1 localhost\n10.0.0.11 n11\n10.0.0.1 n1\n"),
+        ("127.0.0.1 localhost\n127.0.1.1 n1.lan n1\n", "127.0.0.1 localhost\n10.0.0.1 n1.lan n1\n"),
+        (
+            "127.0.0.1 localhost n1\n10.0.0.11 n11\n",
+            "127.0.0.1 localhost\n10.0.0.11 n11\n10.0.0.1 n1.lan n1\n",
+        ),
     ],
 )
 def test_the_command_rewrites_a_hosts_file(before: str, after: str, tmp_path: Path) -> None:
