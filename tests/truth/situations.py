@@ -36,6 +36,7 @@ OTHER_LAUNCHERS = "a job that mpirun or pdsh starts needs this; this one was sta
 # gloo, tcp/pair.cc, Pair::connect: of two ends the one with the larger address dials.
 ONE_WAY = "gloo never dials in this direction, as the addresses are here; NCCL, and other addresses, do"
 BY_ADDRESS = "127.0.1.1 is larger than 10.x, so that this end dials; in 192.168 it is dialled, and fails"
+DIALS = "172.17.0.2 is larger than 10.x, so that the container dials; in 192.168 it is dialled, and fails"
 RISK = "the job starts, and is slow or wrong later"
 
 SITUATIONS = (
@@ -148,14 +149,18 @@ SITUATIONS = (
     Situation(name="no-such network: loopback named", job=Job(env={"GLOO_SOCKET_IFNAME": "lo"})),
     Situation(name="a session's own interface", faults=("node2 env GLOO_SOCKET_IFNAME=eth9",)),
     # Containers on bridges.
-    Situation(name="one container on a bridge", faults=("node2 container",)),
-    Situation(name="one container on a bridge, static", faults=("node2 container",), job=STATIC),
+    Situation(name="one container on a bridge", faults=("node2 container",), why=DIALS),
+    Situation(name="one container on a bridge, static", faults=("node2 container",), job=STATIC, why=DIALS),
+    Situation(name="one container on a bridge, in 192.168", faults=("node2 container",), lab="high"),
     Situation(name="rank 0 in a container on a bridge", faults=("node0 container",)),
     Situation(name="rank 0 in a container on a bridge, static", faults=("node0 container",), job=STATIC),
     Situation(name="two containers on bridges", faults=("node1 container", "node2 container")),
     Situation(name="every node in a container on a bridge", faults=CONTAINERS),
     Situation(name="every node in a container on a bridge, static", faults=CONTAINERS, job=STATIC),
-    Situation(name="a container on a bridge, two networks", lab="two", faults=("node2 container",), job=ETH0),
+    Situation(
+        name="a container on a bridge, two networks", lab="two", faults=("node2 container",), job=ETH0,
+        why=DIALS,
+    ),
     # Two networks.
     Situation(name="eth1 down and named", lab="two", faults=("node2 if-down",), job=ETH1),
     Situation(name="eth1 down and not used", lab="two", faults=("node2 if-down",)),
