@@ -7,9 +7,12 @@ from heapq import heapify, heappop, heappush
 
 from netdoctor.facts.bandwidth import LossMatrix, TcpRates
 from netdoctor.facts.net import PathMtus, PortMatrix
-from netdoctor.model import CLUSTER, Finding, pair, unknown
+from netdoctor.model import CLUSTER, Cause, Finding, pair, unknown
 
 Cell = tuple[str, str]
+# What a socket hears that gets no port from the kernel: of UDP, of TCP [Linux net/ipv4/af_inet.c].
+NO_PORTS_LEFT = ("EAGAIN", "EADDRNOTAVAIL")
+NO_PORT = Cause("local-ports-none", "{nodes} {has} no port left to send from", follows=("net.local-ports",))
 # Whatever one node sends (0) or is sent (1).
 Line = tuple[int, str]
 
@@ -62,6 +65,14 @@ def left_out(
     for node in nodes if part else ():
         if node not in part:
             yield unknown(node, f"{what}: no pair with it was tried")
+
+
+def unsent(src: str, dst: str, summary: str, detail: str) -> Finding:
+    """``unknown`` for a pair between which nothing could be sent. detail: the name of the error, if any."""
+    text = f"{summary}: {detail}" if detail else summary
+    if detail in NO_PORTS_LEFT:
+        return NO_PORT.unknown(text, at=pair(src, dst), culprits=(src,))
+    return unknown(pair(src, dst), text)
 
 
 def decode(cells: Mapping[Cell, bool]) -> tuple[Fault, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
 from netdoctor.checks._shared.addresses import dialled
-from netdoctor.checks._shared.matrix import left_out
+from netdoctor.checks._shared.matrix import left_out, unsent
 from netdoctor.checks._shared.paths import about_path, by_path, on_path
 from netdoctor.checks._shared.text import listing, on_dev
 from netdoctor.facts.bandwidth import LossMatrix, LossProbe
@@ -79,8 +79,7 @@ def net_loss(
     counted = [p for p in losses.probes if p.sent > 0]
     for probe in losses.probes:
         if probe.sent == 0:
-            text = f": {probe.detail}" if probe.detail else ""
-            yield unknown(pair(probe.src, probe.dst), f"no packet could be sent{text}")
+            yield unsent(probe.src, probe.dst, "no packet could be sent", probe.detail)
     # Silence is a filter or a dead path, which other checks name; it is no share of anything.
     silent = [p for p in counted if p.answered == 0 and p.arrived == 0]
     for path, some in by_path(silent, paths):

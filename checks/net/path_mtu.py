@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from netdoctor.check import check
 from netdoctor.checks._shared.addresses import data_device
-from netdoctor.checks._shared.matrix import Fault, Kind, decode, left_out
+from netdoctor.checks._shared.matrix import Fault, Kind, decode, left_out, unsent
 from netdoctor.checks._shared.paths import about_path, by_path, on_path
 from netdoctor.checks._shared.text import on_dev
 from netdoctor.checks.net._clouds import carry, of_nodes
@@ -100,7 +100,7 @@ def _on_path(
         if outcome == "no_answer":
             yield on_path(unknown(pair(*cell), SILENT), path)
         elif cell not in measured:
-            yield on_path(unknown(pair(*cell), f"path MTU was not measured: {probes[cell].detail}"), path)
+            yield on_path(unsent(*cell, "path MTU was not measured", probes[cell].detail), path)
 
 
 def _outcome(probe: MtuProbe, nets: Mapping[str, NetFacts]) -> str:

@@ -8,6 +8,7 @@ import pytest
 from netdoctor.engine.diagnose import Group, diagnose
 from netdoctor.engine.judge import Judgement, judge
 from netdoctor.engine.registry import load_builtin, matches, ordered
+from netdoctor.facts.bandwidth import LossMatrix, LossProbe
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.host import Session
 from netdoctor.facts.net import FirewallFacts, PortHolderFacts, Ruleset
@@ -139,6 +140,41 @@ def test_a_down_interface_accounts_for_what_follows() -> None:
     )
     _, groups = scan(store)
     assert said(groups) == {"net-down": ("fail", {"n4"})}
+
+
+@pytest.mark.parametrize(
+    ("ports", "error", "expected"),
+    [
+        ((45000, 45000), "EAGAIN", {"local-ports-short": ("fail", {"n4"})}),
+        ((32768, 60999), "EAGAIN", {"local-ports-none": ("unknown", {"n4"})}),
+        (
+            (32768, 60999),
+            "ENOBUFS",
+            {f"net.{one}-unknown": ("unknown", set(build.names(4))) for one in ("loss", "path-mtu")},
+        ),
+    ],
+)
+def test_what_no_port_is_left_for_follows_from_the_ports(
+    ports: tuple[int, int], error: str, expected: dict[str, tuple[str, set[str]]]
+) -> None:
+    store = cluster()
+    store.put("net", "n4", build.net(4, ephemeral_ports=ports))
+    failed = {"small_ok": False, "largest_ok": None, "outcome": "error", "detail": error}
+    bad = {("n4", other): failed for other in build.names(3)}
+    store.cluster["path_mtu"] = build.path_mtus(4, bad)
+    store.cluster["loss"] = LossMatrix(
+        seconds=1.25,
+        probes=tuple(
+            LossProbe(src=p.src, dst=p.dst, address=p.address, sent=250, arrived=250, answered=250)
+            if (p.src, p.dst) not in bad
+            else LossProbe(
+                src=p.src, dst=p.dst, address=p.address, sent=0, arrived=0, answered=0, detail=error
+            )
+            for p in store.cluster["path_mtu"].probes
+        ),
+    )
+    _, groups = scan(store)
+    assert said(groups) == expected
 
 
 def test_what_a_node_without_an_address_leaves_unmeasured_is_no_further_cause() -> None:

@@ -48,7 +48,7 @@ def renamed(rng: random.Random, store: Store, nodes: Sequence[str]) -> tuple[Sto
     if rng.random() < 0.5:
         rng.shuffle(numbers)
     names = dict(zip(nodes, map(call, numbers), strict=True))
-    return _with_names(store, names), names
+    return with_names(store, names), names
 
 
 def swapped(rng: random.Random, store: Store, nodes: Sequence[str]) -> tuple[Store, Names]:
@@ -56,10 +56,10 @@ def swapped(rng: random.Random, store: Store, nodes: Sequence[str]) -> tuple[Sto
     other = list(nodes)
     rng.shuffle(other)
     names = dict(zip(nodes, other, strict=True))
-    return _with_names(store, names), names
+    return with_names(store, names), names
 
 
-def _with_names(store: Store, names: Names) -> Store:
+def with_names(store: Store, names: Names) -> Store:
     some = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
     pattern = re.compile(rf"(?<![\w.-])(?:{some})(?![\w.]|-\w)")
     return rewritten(store, pattern, lambda match: names[match[0]])

@@ -1,5 +1,6 @@
 """Two faults at once: the causes are those of each alone."""
 
+from collections.abc import Sequence
 from functools import cache
 from itertools import combinations
 
@@ -50,10 +51,14 @@ def hold(kind: str, count: int, one: int, a: str, two: int, b: str) -> None:
     between = {"drops_in", "drops_out", "rejects_in"}
     if {a, b} <= between and one == two:  # what lets nothing in and nothing out is one thing: isolated
         return
-    alone_ = [(alone(kind, count, number, fault)) for number, fault in ((one, a), (two, b))]
-    found = said(world(kind, count, one, a, two, b))
+    singles = [alone(kind, count, number, fault) for number, fault in ((one, a), (two, b))]
+    union_is(singles, said(world(kind, count, one, a, two, b)))
+
+
+def union_is(singles: Sequence[Said], found: Said) -> None:
+    """Raises AssertionError where the causes found are not those of each alone, with what differs."""
     union: dict[tuple[str, str], frozenset[str]] = {}
-    for single in alone_:
+    for single in singles:
         for group in single.groups:
             if not _blocked(group, found):
                 key = group.key, group.status.value

@@ -54,6 +54,11 @@ def test_within_a_branch_it_is_named_too() -> None:
     assert causes(gpu_driver(all_gpus(3, n2=driver("570.124.06")))) == {"driver-version": {"n2"}}
 
 
+def test_another_branch_somewhere_does_not_hide_another_version() -> None:
+    nodes = all_gpus(5, n2=driver("570.124.06"), n3=driver("550.54.14"))
+    assert causes(gpu_driver(nodes)) == {"driver-version": {"n2"}, "driver-branch": {"n3"}}
+
+
 def test_a_tie_blames_both() -> None:
     assert causes(gpu_driver(all_gpus(2, n2=driver("550.54.14")))) == {"driver-branch": {"n1", "n2"}}
 
