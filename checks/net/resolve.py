@@ -10,7 +10,8 @@ from netdoctor.checks._shared.addresses import holders, holds, is_loopback, pars
 from netdoctor.checks._shared.hosts_file import entries, own_name
 from netdoctor.checks._shared.job import ASKING, BY_RENDEZVOUS, resolved_nodes
 from netdoctor.checks._shared.text import listing
-from netdoctor.facts.host import HostFacts, Node
+from netdoctor.checks.net._bridges import on_bridges
+from netdoctor.facts.host import HostFacts, Node, Session
 from netdoctor.facts.net import Lookup, NetFacts, ResolveFacts
 from netdoctor.facts.software import Job
 from netdoctor.model import (
@@ -54,6 +55,7 @@ def net_resolve(
     hosts: Mapping[str, HostFacts],
     listed: Mapping[str, Node],
     job: Job,
+    sessions: Mapping[str, Session] | None = None,
 ) -> Iterator[Finding]:
     """On every node, its own name and its peers' names lead to addresses where those nodes are.
 
@@ -76,7 +78,11 @@ def net_resolve(
     if len(resolves) > 1:
         for node, facts in resolves.items():
             findings += _own_name(node, facts, nets[node], hosts[node], job)
-        findings += _peers(resolves, nets, hosts, listed, job)
+        # The address of a container on a bridge means nothing elsewhere: its name leads to its machine, where
+        # the login went. Whether peers reach it is net.container's.
+        bridged = {node for node, *_ in on_bridges(hosts, nets, sessions or {}, None)}
+        outside = {node: one.address for node, one in (sessions or {}).items() if node in bridged}
+        findings += _peers(resolves, nets, hosts, listed, job, outside)
     yield from findings
     with_finding = {finding.target for finding in findings}
     any_peers = any(facts.peers for facts in resolves.values())
@@ -133,6 +139,7 @@ def _peers(
     hosts: Mapping[str, HostFacts],
     listed: Mapping[str, Node],
     job: Job,
+    outside: Mapping[str, str | None],
 ) -> Iterator[Finding]:
     """Listed names, as every other node understands them. Addresses are not names."""
     # Of all that were reached: what a name means elsewhere does not hang on what its node said of itself.
@@ -165,7 +172,7 @@ def _peers(
             fixes=in_job("give MASTER_ADDR and --rdzv-endpoint as addresses"),
         )
         return
-    names_of_others = _Names(lookups, called, first, resolves, nets, job)
+    names_of_others = _Names(lookups, called, first, resolves, nets, job, outside)
     wrong = [*names_of_others.unresolved(), *names_of_others.astray()]
     yield from wrong
     if not wrong and tried < possible and (not tried or all(lookups.values())):
@@ -183,6 +190,7 @@ class _Names:
     resolves: Mapping[str, ResolveFacts]
     nets: Mapping[str, NetFacts]
     job: Job
+    outside: Mapping[str, str | None]  # of containers on bridges: the address of their machine
 
     def unresolved(self) -> Iterator[Finding]:
         """Names that a node cannot resolve."""
@@ -240,8 +248,10 @@ class _Names:
 
     def _leads_to(self, peer: str, found: Lookup) -> bool:
         net, address = self.nets.get(peer), self.job.data_addresses.get(peer)
+        outside = self.outside.get(peer)
         return net is None or any(
-            not is_loopback(one) and (holds(net, one) or same(one, address)) for one in found.addresses
+            not is_loopback(one) and (holds(net, one) or same(one, address) or same(one, outside))
+            for one in found.addresses
         )
 
 

@@ -17,16 +17,22 @@ from ..build import (
     cause,
     causes,
     found,
+    host,
     hosts,
     job,
     lookup,
+    loopback,
     names,
+    net,
+    netdev,
     nets,
     node,
     nodes,
     relook,
     resolve,
     resolves,
+    row,
+    session,
 )
 
 
@@ -194,6 +200,27 @@ def test_a_sample_is_called_one() -> None:
     assert {one.target for one in wrong} == {"n1", "n2"}  # who asked for it; and nobody is called right
     everything = sampled(2, **dict.fromkeys(names(5), "EAI_NONAME"))
     assert "over 10 of 20 directed pairs" in everything[0].summary
+
+
+@pytest.mark.parametrize(("boxes", "stray"), [({2}, False), ({2, 3}, False), ({1, 2, 3}, False), ({2}, True)])
+def test_a_container_on_a_bridge_is_called_by_its_machines_address(boxes: set[int], stray: bool) -> None:
+    """Its own, 172.17.0.2, means nothing elsewhere: no healthy node is blamed, and none gets it written."""
+    machines, all_nets = dict(hosts(4)), dict(nets(4))
+    for i in boxes:
+        machines[f"n{i}"] = host(i, container="docker")
+        all_nets[f"n{i}"] = net(
+            netdevs=(loopback(), netdev(kind="veth", speed_mbit_s=None)),
+            addresses=(row("lo", "127.0.0.1", 8, scope="host"), row("eth0", "172.17.0.2", 16)),
+        )
+    data = {f"n{i}": "172.17.0.2" if i in boxes else address(i) for i in range(1, 5)}
+    sessions = {f"n{i}": session(i) for i in range(1, 5)}
+    facts = {f"n{i}": resolve(i, 4) for i in range(1, 5)}
+    if stray:
+        facts["n4"] = relook(facts["n4"], lookup("n2", "192.0.2.7"))
+    plan = replace(job(4), data_addresses=data)
+    findings = list(net_resolve(facts, all_nets, machines, nodes(4), plan, sessions))
+    wrong = {one.target for one in findings if one.cause and one.cause.key == "peer-name-wrong"}
+    assert wrong == ({"n4"} if stray else set())
 
 
 @pytest.mark.parametrize(
