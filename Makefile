@@ -2,6 +2,7 @@
 # make quick   the tests to run while you type: pure and in one process
 # make fuzz    hostile peers, reports, facts files and machines from fresh seeds, for SECONDS=600
 # make metamorphic   clusters changed in ways whose effect on the verdict is known, for SECONDS=600
+# make worlds   printed fixes pasted on drawn files of a node, in a namespace, for SECONDS=600
 # make truth   verdicts held against torchrun jobs that really start, for NAMES or all of some 70 situations
 # make test    every test that this machine and user can run
 SHELL := /bin/bash
@@ -14,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 LAB_PACKAGES := $(shell cat scripts/lab-packages.txt)
 export PYTHON
 
-.PHONY: demo quick test fuzz metamorphic truth lint docs bench clean system
+.PHONY: demo quick test fuzz metamorphic worlds truth lint docs bench clean system
 
 demo: $(VENV)/netdoctor
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo.sh
@@ -33,6 +34,9 @@ fuzz: $(VENV)/dev
 
 metamorphic: $(VENV)/dev
 	$(BIN)/python scripts/fuzz.py $(SECONDS) $(or $(NAMES),metamorphic)
+
+worlds: $(VENV)/dev
+	$(BIN)/python scripts/fuzz.py $(SECONDS) $(or $(NAMES),worlds)
 
 truth: $(VENV)/dev
 	$(BIN)/python scripts/truth.py $(NAMES)

@@ -11,7 +11,8 @@ from netdoctor.model import Fix, run
 HOSTS = "/etc/hosts"
 # The file as it was before any of our commands: pasting twice must not replace it by what the first one made.
 BEFORE = f"{HOSTS}.before-netdoctor"
-UNDO = f"cat {BEFORE} > {HOSTS} && rm {BEFORE}"
+# Where it was taken back already, a redirection without the question would leave an empty file.
+UNDO = f"[ ! -e {BEFORE} ] || (cat {BEFORE} > {HOSTS} && rm {BEFORE})"
 
 
 # Names of the loopback addresses themselves: every program counts on them, so they are never moved.

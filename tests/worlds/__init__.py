@@ -1,0 +1,1 @@
+"""What nodes contain, in its variations, drawn by seed."""
