@@ -194,6 +194,6 @@ def _shared(path: str, writes: list[SharedWrite], sharing: Sharing) -> Iterator[
             at=node,
             observed=f"a folder without it, {mount[node]}",
             expected=PEERS(f"the folder of {len(most)} nodes"),
-            seen=seen(f"ls -a {path}", "No such file or directory", "command"),
+            seen=seen(f"the names in {path}", "the others' file is not among them"),
             fixes=look("compare what is mounted there", mounted),
         )

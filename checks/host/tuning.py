@@ -31,13 +31,6 @@ SETTINGS = Cause("tuning-sysctl", "Kernel settings of {nodes} are not those of m
 SLOW_CLOCK = Cause("tuning-clock-source", "{nodes} read{s} the time from a slow device")
 SWAPPING = Cause("tuning-swap", "{nodes} {has} memory of programs in swap")
 
-OFF = run(
-    "switch it off; kernel.numa_balancing=0 in a file of /etc/sysctl.d keeps it",
-    "sysctl -w kernel.numa_balancing=0",
-    undo="sysctl -w kernel.numa_balancing=1",
-    root=True,
-    persistent=False,
-)
 SEE_CLOCK = look("see why", "dmesg | grep -iE 'tsc|clocksource'", root=True)
 SEE_GROUP = look("see which group has it", "cat /proc/self/cgroup; systemctl show user-$(id -u).slice")
 SEE_SWAP = look("see whose it is", "grep VmSwap /proc/[0-9]*/status | sort -k2n | tail")
@@ -120,15 +113,21 @@ def host_tuning(
         Bring the odd node to the settings of the others.
     """
     for node, tuning in tunings.items():
-        on = tuning.sysctls.get("kernel.numa_balancing", "0") != "0"
-        if on and _is_slowed_by_balancing(tuning):
+        value = tuning.sysctls.get("kernel.numa_balancing", "0")
+        if value != "0" and _is_slowed_by_balancing(tuning):
             yield BALANCING.warn(
                 "kernel.numa_balancing is on",
                 at=node,
                 observed="on",
                 expected="off beside these GPUs",
-                seen=seen("/proc/sys/kernel/numa_balancing", "1", "file"),
-                fixes=OFF,
+                seen=seen("/proc/sys/kernel/numa_balancing", value, "file"),
+                fixes=run(
+                    "switch it off; kernel.numa_balancing=0 in a file of /etc/sysctl.d keeps it",
+                    "sysctl -w kernel.numa_balancing=0",
+                    undo=f"sysctl -w kernel.numa_balancing={value}" if value.isdecimal() else "",
+                    root=True,
+                    persistent=False,
+                ),
             )
     yield from _unlike_expected(tunings, hosts, expect)
     alone = expect is not None and any(map(expect.has, KEYS))

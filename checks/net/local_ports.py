@@ -1,18 +1,20 @@
 """Ports that the kernel gives to whoever asks for any: how many ranks need, and how many are left."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from netdoctor.check import check
 from netdoctor.checks._shared.job import only_gloo, ranks_on
+from netdoctor.checks._shared.majority import majority
 from netdoctor.checks.net._sysctl import set_to
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import Node
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.software import Job
-from netdoctor.model import DERIVED, LIKELY, SUSPECTED, Cause, Finding, Fix, look, seen
+from netdoctor.model import DERIVED, LIKELY, PEERS, SUSPECTED, Cause, Evidence, Finding, Fix, look, seen
 from netdoctor.rules.local_ports import pool
 
 SHORT = Cause("local-ports-short", "{nodes} {has} fewer ports to give away than the ranks need")
+FEW = Cause("local-ports-few", "{nodes} {has} far fewer ports to give away than most nodes", LIKELY)
 EXHAUSTED = Cause("local-ports-taken", "{nodes} {has} too few ports left to give away", LIKELY)
 # A rank has a port to itself to listen on, as bind() gives none that any socket has, and one to the store:
 # all ranks dial the same address and port there. Measured: four ranks of gloo start with 8, not with 5.
@@ -22,6 +24,8 @@ STARTS = 2
 # [Linux net/ipv4/inet_hashtables.c, inet_connection_sock.c], so that listeners have half of the range.
 NCCL = 2 * (32 + 4)
 DEFAULT = "32768 60999"
+# A warning where a node has fewer than these, and no more than one in so many of what most nodes have.
+FEW_PORTS, FAR_FEWER = 256, 10
 ROOM = "net/ipv4/ip_local_port_range"
 WIDEN = "give it the usual range, and let the firewall pass it"
 AGAIN = "let new connections take ports in TIME_WAIT again, after a second"
@@ -37,7 +41,8 @@ def net_local_ports(
     Looks at:
         net.ipv4.ip_local_port_range without ip_local_reserved_ports, and how many of these ports have a
         socket, TIME_WAIT included: against two for each rank (slots, GPUs, or one a node), which every
-        backend needs to start, and against the listeners that NCCL opens at the most.
+        backend needs to start, against the listeners that NCCL opens at the most, and against what most nodes
+        have.
 
     Matters because:
         Ranks listen on ports that the kernel picks, and dial the store from others. Where a firewall had the
@@ -47,6 +52,7 @@ def net_local_ports(
     Fix:
         Widen the range, on all nodes and in the firewall; or find out who opens so many connections.
     """
+    typical = majority({node: pool(net) for node, net in nodes.items()}).value or 0
     for node, net in nodes.items():
         gpu = (gpus or {}).get(node)
         ranks = ranks_on(listed[node], gpu) if node in listed else 1
@@ -55,6 +61,16 @@ def net_local_ports(
         has, in_use = pool(net), net.ports_taken or 0
         if has < needed:
             yield _short(node, net, has, ranks, needed)
+        elif has < FEW_PORTS and has * FAR_FEWER <= typical:
+            yield FEW.warn(
+                f"the kernel may give away {has} ports, on most nodes {typical}: data loaders, checkpoints "
+                "and the shell take theirs from them, too",
+                at=node,
+                observed=f"{has} ports",
+                expected=PEERS(f"{typical} ports"),
+                seen=_range(net),
+                fixes=_widened(net),
+            )
         elif has - in_use < needed:
             yield (EXHAUSTED if has - in_use < STARTS * ranks else EXHAUSTED.but(confidence=SUSPECTED)).warn(
                 f"{in_use} of the {has} ports that the kernel gives away are in use"
@@ -68,21 +84,29 @@ def net_local_ports(
 
 
 def _short(node: str, net: NetFacts, has: int, ranks: int, needed: int) -> Finding:
-    low, high = net.ephemeral_ports
     stops, many = has < STARTS * ranks, f"{ranks} rank{'s' * (ranks > 1)}"
     need = f"at least {STARTS * ranks}" if stops else f"up to {needed}"
-    files = {"ip_local_port_range": f"{low} {high}", "ip_local_reserved_ports": net.reserved_ports[:200]}
+    low, high = net.ephemeral_ports
     fixes = look("see what reserves so many", "grep -rns reserved_ports /etc/sysctl.conf /etc/sysctl.d")
     return (SHORT.fail if stops else SHORT.but(confidence=SUSPECTED).warn)(
         f"the kernel may give away {has} of the ports {low}-{high}; {many} may need {need}",
         at=node,
         observed=f"{has} ports",
         expected=DERIVED(f"{need}, for {many}"),
-        seen=[seen(f"/proc/sys/net/ipv4/{name}", text, "file") for name, text in files.items() if text],
-        fixes=fixes
-        if high - low + 1 >= needed
-        else set_to(WIDEN, {ROOM: (DEFAULT, f"{low} {high}")}, "ports"),
+        seen=_range(net),
+        fixes=fixes if high - low + 1 >= needed else _widened(net),
     )
+
+
+def _range(net: NetFacts) -> list[Evidence]:
+    low, high = net.ephemeral_ports
+    files = {"ip_local_port_range": f"{low} {high}", "ip_local_reserved_ports": net.reserved_ports[:200]}
+    return [seen(f"/proc/sys/net/ipv4/{name}", text, "file") for name, text in files.items() if text]
+
+
+def _widened(net: NetFacts) -> Sequence[Fix]:
+    low, high = net.ephemeral_ports
+    return set_to(WIDEN, {ROOM: (DEFAULT, f"{low} {high}")}, "ports")
 
 
 def _freed(net: NetFacts) -> list[Fix]:

@@ -60,7 +60,7 @@ def compared(path: str, copies: Mapping[str, Place]) -> Iterator[Finding]:
             at=node,
             observed=what,
             expected=PEERS(f"as on {listing(typical, 3)}"),
-            seen=seen(f"ls {path}", what, "command"),
+            seen=seen(f"the names in {path}", what),
             fixes=copied(path, typical[0]),
         )
 
@@ -120,7 +120,7 @@ def path_same(found: Mapping[str, PlaceFacts], hosts: Mapping[str, HostFacts], j
                 at=node,
                 observed="does not exist",
                 expected=PEERS("a path that is there") if present else DERIVED("what --path names is there"),
-                seen=seen(f"stat {path}", "No such file or directory", "command"),
+                seen=seen(f"stat() of {path}", "no such file or directory"),
                 fixes=copied(path, next(iter(present), "")),
             )
         # Of those who see one and the same thing the first one's word holds: it may be written meanwhile.

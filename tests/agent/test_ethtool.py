@@ -51,3 +51,9 @@ def test_ethtool_says_the_same() -> None:
         assert {key: tuple(value) for key, value in got["sizes"].items()} == theirs, name
     if not asked:
         pytest.skip("no interface here shows offloads")
+
+
+@pytest.mark.parametrize(("bit", "mbit_s"), [(21, 20_000), (22, 20_000), (31, 25_000), (20, 10_000)])
+def test_a_link_mode_has_its_speed(bit: int, mbit_s: int) -> None:
+    """Bits of include/uapi/linux/ethtool.h: 21 and 22 are 20000baseMLD2 and KR2, 31 is 25000baseCR."""
+    assert max(speed for mask, speed in ethtool._MODES if 1 << bit & mask) == mbit_s

@@ -362,8 +362,6 @@ class Rank:
             for _ in range(rounds):
                 times.append(self.greatest(self.burst(buffer, per, group) / per, group))
             rate = statistics.median(times) / size
-            total = self.torch.tensor([float(bad)], dtype=self.torch.float64, device=self.device)
-            self.dist.all_reduce(total, group=group)
             rows.append(
                 {
                     "size": count * DTYPE_BYTES,
@@ -373,7 +371,6 @@ class Rank:
                     "batches": rounds,
                     "iterations": per,
                     "wrong": bad,
-                    "wrong_everywhere": int(total.item()),
                     "first_wrong": first,
                 }
             )

@@ -82,6 +82,15 @@ def test_balancing_is_nobodys_fault_elsewhere() -> None:
         assert causes(judged(one)) == {}
 
 
+def test_balancing_goes_back_to_what_it_was() -> None:
+    """2 is memory tiering (Linux 5.18): evidence and undo say what the node said."""
+    tiered = tuning(has_kfd=True, sysctls={**SYSCTLS, "kernel.numa_balancing": "2"})
+    (finding,) = (one for one in judged(tiered) if one.cause and one.cause.key == "numa-balancing")
+    assert [one.output for one in finding.evidence] == ["2"]
+    assert finding.cause is not None
+    assert [one.shell for one in finding.cause.fixes[0].undo] == ["sysctl -w kernel.numa_balancing=2"]
+
+
 def test_a_setting_is_put_right_and_back() -> None:
     (finding,) = judged(*odd(sysctls=OTHERS))
     assert finding.cause is not None

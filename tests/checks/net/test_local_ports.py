@@ -7,7 +7,7 @@ from netdoctor.model import Finding, Status
 from ..build import cause, causes, job, net, nets, node, nodes
 from ..build_hw import all_gpus
 
-SHORT, TAKEN = "local-ports-short", "local-ports-taken"
+SHORT, FEW, TAKEN = "local-ports-short", "local-ports-few", "local-ports-taken"
 
 
 def judged(first: dict[str, Any], slots: int = 8, **more: Any) -> list[Finding]:
@@ -24,8 +24,8 @@ def test_room_for_the_ranks() -> None:
         # NVIDIA's own example of a narrow range.
         ({"ephemeral_ports": (50000, 51000)}, {}, "", None),
         ({"ephemeral_ports": (50000, 50099)}, {}, SHORT, Status.WARN),
-        ({"ephemeral_ports": (50000, 50099)}, {"job": gloo}, "", None),
-        ({"ephemeral_ports": (50000, 50015)}, {"job": gloo}, "", None),
+        ({"ephemeral_ports": (50000, 50099)}, {"job": gloo}, FEW, Status.WARN),
+        ({"ephemeral_ports": (50000, 50015)}, {"job": gloo}, FEW, Status.WARN),
         ({"ephemeral_ports": (50000, 50014)}, {"job": gloo}, SHORT, Status.FAIL),
         ({"ephemeral_ports": (50000, 50015), "reserved_ports": "50003"}, {}, SHORT, Status.FAIL),
         ({"reserved_ports": "32768-60990,0-9,x,60999-1"}, {}, SHORT, Status.FAIL),
@@ -39,6 +39,12 @@ def test_room_for_the_ranks() -> None:
         findings = judged(first, **more)
         assert causes(findings) == ({key: {"n1"}} if key else {}), (first, more)
         assert {one.status for one in findings} == ({status} if key else set()), (first, more)
+
+
+def test_few_ports_on_every_node_are_nobodys_oddity() -> None:
+    gloo, few = replace(job(4), backend="gloo"), {"ephemeral_ports": (50000, 50015)}
+    machines = {f"n{i}": net(i, **few) for i in range(1, 5)}
+    assert list(net_local_ports(machines, {n: node(1, slots=1) for n in machines}, None, gloo)) == []
 
 
 def test_what_frees_ports() -> None:
