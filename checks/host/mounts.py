@@ -38,7 +38,7 @@ NO_INODES = Cause("inodes-out", "{where} has hardly any inodes left on {nodes}",
 @check(
     explains=["path.same", "fs.shared"],
     required=False,
-    source="https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/",
+    source="https://man7.org/linux/man-pages/man5/nfs.5.html",
 )
 def host_mounts(facts: PlaceFacts) -> Iterator[Finding]:
     """The file systems that a job uses answer, can be written, and have space and inodes.
@@ -132,7 +132,8 @@ def _space(location: Place) -> Iterator[Finding]:
 
 
 def _remount(point: str) -> tuple[Fix, ...]:
-    see = look("see what is mounted there, and what the kernel said", "dmesg -T | tail", root=True)
+    mounts = f"grep -F -- {quoted(point)} /proc/self/mountinfo"
+    see = look("see what is mounted there, and what the kernel said", f"{mounts}; dmesg -T | tail", root=True)
     off = run(
         "bring its server back; or take it out of the way, so that nothing waits for it any more",
         f"umount -l {quoted(point)}",
@@ -141,4 +142,4 @@ def _remount(point: str) -> tuple[Fix, ...]:
         loses="what was not written back",
         persistent=False,
     )
-    return off, see
+    return see, off

@@ -11,7 +11,7 @@ from netdoctor.checks._shared.rdma import NO_HCAS, hca_evidence, unbound_evidenc
 from netdoctor.checks._shared.text import listing, title_text
 from netdoctor.facts.expected import Expectations
 from netdoctor.facts.host import HostFacts
-from netdoctor.facts.rdma import RdmaFacts
+from netdoctor.facts.rdma import Hca, RdmaFacts
 from netdoctor.model import (
     DERIVED,
     HERE,
@@ -80,6 +80,10 @@ MAKE = run(
     "echo ib_uverbs > /etc/modules-load.d/netdoctor-uverbs.conf",
     undo="rm -f /etc/modules-load.d/netdoctor-uverbs.conf",
     root=True,
+)
+MKNOD = (
+    "[ -e /dev/infiniband/{0} ] || mknod -m 666 /dev/infiniband/{0} c "
+    '$(tr : " " < /sys/class/infiniband_verbs/{0}/dev)'
 )
 OPEN = run(
     "let every user open them, as rdma-core's own udev rules do",
@@ -218,7 +222,7 @@ def _usable(facts: RdmaFacts, host: HostFacts | None, container: bool, everywher
             observed=f"no {devices}",
             expected=DERIVED("a device for every HCA: libibverbs opens nothing else (libibverbs/init.c)"),
             seen=[hca_evidence(facts), seen(devices, "does not exist", "file")],
-            fixes=GIVE if container else MAKE,
+            fixes=GIVE if container else _make(facts, bare),
         )
     closed = [hca for hca in facts.hcas if hca.uverbs_ok is False]
     if closed:
@@ -233,6 +237,15 @@ def _usable(facts: RdmaFacts, host: HostFacts | None, container: bool, everywher
     for hca in facts.hcas:
         if hca.uverbs_ok is None and hca.uverbs_there is not False:
             yield unknown(HERE, f"{hca.name} has nothing in /dev/infiniband that could be opened")
+
+
+def _make(facts: RdmaFacts, bare: Sequence[Hca]) -> Fix:
+    """What gives HCAs their devices. What has a number is loaded: its file alone is lacking."""
+    numbered = [hca.uverbs for hca in bare if hca.uverbs and re.fullmatch(r"uverbs[0-9]{1,4}", hca.uverbs)]
+    if len(numbered) < len(bare):
+        return LOOK if any(hca.uverbs for hca in facts.hcas) else MAKE
+    text = "make the device file that is lacking: the kernel has its number"
+    return run(text, "; ".join(MKNOD.format(name) for name in numbered), root=True, persistent=False)
 
 
 def _firmware(nodes: Mapping[str, RdmaFacts]) -> Iterator[Finding]:

@@ -96,15 +96,18 @@ def forget(node: Node, session: Session) -> str:
 
 
 def remember(node: Node, session: Session) -> str:
-    """Appends the server's keys to known_hosts, under the name that is looked up there."""
-    host, listed = dialled(node, session), known_as(node, session)
-    default = f"[{host}]:{session.port}" if session.port != 22 else host
-    rename = "" if listed in ("", default) else f" | sed 's|^[^ ]*|{listed}|'"
-    scan = f"ssh-keyscan {port_option(session)}{quoted(host)} 2>/dev/null{rename}"
-    return f"{scan} >> {known_hosts(session)}" if host else ""
+    """Appends the key that the server showed to known_hosts, under the name that is looked up there.
+
+    That one and no other: who asks the server again may be shown another one than was compared. A second time
+    it does nothing. Empty where the key or the name should stand in no command.
+    """
+    listed, key, file = known_as(node, session), session.host_key, known_hosts(session)
+    if not listed or not _PUBLIC_KEY.fullmatch(key):
+        return ""
+    return f'key=\'{listed} {key}\'; grep -qsxF "$key" {file} || echo "$key" >> {file}'
 
 
 def replace_key(node: Node, session: Session) -> str:
     """Forgets the old key and, where nothing stands between, remembers the new one."""
     old, new = forget(node, session), "" if session.via else remember(node, session)
-    return f"{old} && {new}" if old and new else old
+    return f"{old}; {new}" if old and new else old

@@ -33,6 +33,11 @@ TOOLKIT = Cause("container-toolkit", "{nodes} {has} GPUs and no NVIDIA container
 ABSENT = Cause("image-missing", "{nodes} {has} no copy of the image")
 IMAGE = Cause("image-differs", "{nodes} {has} another image of that name")
 # Where the program is started once, on one machine, and the other nodes need nothing of it.
+THEN = {
+    "docker": "let it tell docker: nvidia-ctk runtime configure --runtime=docker, and restart docker "
+    "(ends containers that run without live-restore)",
+    "podman": "let it write the CDI file: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+}
 ONE_NODE = ("pdsh", "deepspeed", "srun")
 BY_PYTHON = {"torchrun": "torch.distributed.run", "accelerate": "accelerate.commands.launch"}
 
@@ -135,10 +140,8 @@ def images(nodes: Mapping[str, LaunchFacts], job: Job, with_gpus: set[str]) -> I
                 observed="none",
                 expected=CONFIG("the NVIDIA container toolkit"),
                 fixes=run(
-                    "install nvidia-container-toolkit, and tell docker of it",
-                    "nvidia-ctk runtime configure --runtime=docker && systemctl restart docker",
+                    f"install nvidia-container-toolkit, then {THEN.get(facts.runtimes[0], THEN['docker'])}",
                     root=True,
-                    loses="containers that run without live-restore",
                 ),
             )
     for store in dict.fromkeys(stores.values()):  # stores name the same image differently

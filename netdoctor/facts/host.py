@@ -95,6 +95,8 @@ class Session:
     # ``SHA256:…`` of the key that the server showed, key_type e.g. ``ssh-ed25519``.
     fingerprint: str | None = None
     key_type: str | None = None
+    # The key itself where it is not known or another one is, ``ssh-ed25519 AAAA…``.
+    host_key: str = ""
     known_hosts: str | None = None
     known_as: str | None = None  # the name under which known_hosts keeps the key, ``[10.0.0.1]:44222``
     offered: str = ""  # public half of the first key that was offered to it, ``ssh-ed25519 AAAA…``

@@ -55,11 +55,11 @@ MOST_FILES = min(resource.getrlimit(resource.RLIMIT_NOFILE)[1], 65536)
         ),
         case(
             "node2 mount-silent", "mount-hangs-mnt-data", "host.mounts", status="warn",
-            said="no answer within 4 s", fix="umount -l /mnt/data",
+            said="no answer within 4 s", fix="/mnt/data /proc/self/mountinfo",
         ),
         case(
             "node2 mount-silent server=gone", "mount-broken-mnt-data", "host.mounts", status="warn",
-            said="has ended", fix="umount -l /mnt/data",
+            said="has ended", fix="/mnt/data /proc/self/mountinfo",
         ),
     ]),
 )  # fmt: skip

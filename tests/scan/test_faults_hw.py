@@ -53,7 +53,7 @@ VARIANTS = [
     ),
     case(
         "node2 hca-no-device hca=all", "hca-no-device", "rdma.hca", said="mlx5_0 and mlx5_1 are in sysfs",
-        hidden=frozenset({"nccl.ib-hca"}), fix="modprobe ib_uverbs",
+        hidden=frozenset({"nccl.ib-hca"}), fix="mknod -m 666 /dev/infiniband/uverbs",
     ),
     case(
         "node2 hca-pcie", "hca-pcie-narrow", "rdma.pcie", status="warn",

@@ -360,7 +360,7 @@ class Logins:
             raise LoginFailed(Login.HOST_KEY_REVOKED, f"the server shows a revoked key: {key_text}")
         if key in known.trusted or (not known.trusted and key in known.without_port):
             return
-        record.known_hosts = where
+        record.known_hosts, record.host_key = where, f"{key.type} {b64encode(key.blob).decode()}"
         if known.trusted:
             listed = known.trusted[0]
             record.known_hosts = listed.source or where

@@ -31,6 +31,7 @@ class Record:
     server_version: str | None = None
     fingerprint: str | None = None
     key_type: str | None = None
+    host_key: str = ""
     known_hosts: str | None = None
     offered: str = ""
     python_version: str | None = None

@@ -2,7 +2,7 @@ import pytest
 
 from netdoctor.checks.host.mounts import host_mounts
 from netdoctor.facts.places import Place, PlaceFacts
-from netdoctor.model import Status
+from netdoctor.model import Kind, Status
 
 from ..build import GIB, MIB, causes, place, places, said
 
@@ -49,6 +49,16 @@ def test_speaks_of_each_fault() -> None:
         findings = said(host_mounts(places(one)))
         assert causes(findings) == {key: {"n1"}}, one
         assert [finding.status for finding in findings] == [status], one
+
+
+def test_who_serves_a_mount_is_looked_at_before_it_is_given_up() -> None:
+    for error in ("hangs", "ESTALE", "ENOTCONN", "EIO"):
+        (finding,) = host_mounts(places(place("/data", error=error, **NFS)))
+        assert finding.cause
+        see, off = finding.cause.fixes
+        assert (see.kind, off.kind) == (Kind.LOOK, None)  # None: it acts
+        assert see.commands[0].shell.startswith("grep -F -- /data /proc/self/mountinfo")
+        assert (off.commands[0].shell, off.risk) == ("umount -l /data", "medium")
 
 
 def test_one_file_system_is_told_once() -> None:

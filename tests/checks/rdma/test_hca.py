@@ -12,6 +12,8 @@ from netdoctor.model import Status
 from ..build import cause, causes, env, found, host, hosts
 from ..build_hw import hca, rdma, rdmas
 
+BARE: dict[str, Any] = {"uverbs_there": False, "uverbs_ok": None}
+
 
 def test_silent_when_equal() -> None:
     assert not list(rdma_hca(rdmas(3), None))
@@ -65,6 +67,30 @@ def test_hcas_without_a_device_are_what_nccl_cannot_open(container: str) -> None
     assert chosen["n1"].cause is not None
     assert chosen["n1"].cause.key == "nccl-ib-mixed-transport"
     assert chosen["n2"].observed == "mlx5_0:1 and mlx5_1:1"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        pytest.param(
+            {}, {"uverbs": "uverbs1", **BARE}, "mknod -m 666 /dev/infiniband/uverbs1", id="the file"
+        ),
+        pytest.param({}, {"uverbs": None, **BARE}, "dmesg", id="the other has its device"),
+        pytest.param(
+            {"uverbs": None, **BARE}, {"uverbs": None, **BARE}, "modprobe ib_uverbs", id="no module"
+        ),
+        pytest.param({}, {"uverbs": "x; rm", **BARE}, "dmesg", id="no number"),
+    ],
+)
+def test_a_module_that_is_loaded_is_not_loaded_again(
+    first: dict[str, Any], second: dict[str, Any], words: str
+) -> None:
+    facts = rdma(hca("mlx5_0", **first), hca("mlx5_1", **second))
+    (finding,) = rdma_hca(rdmas(2, n1=facts), None)
+    assert finding.cause
+    (fix,) = finding.cause.fixes
+    assert words in fix.commands[0].shell
+    assert ("modprobe" in fix.commands[0].shell) == ("modprobe" in words)
 
 
 @pytest.mark.parametrize(("container", "status"), [("docker", Status.WARN), ("", Status.FAIL)])

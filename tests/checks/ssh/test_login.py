@@ -14,6 +14,7 @@ from netdoctor.model import Kind, Status
 from ..build import node, said, session
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ0Gxw3Sv1Wjvh1q0R1yv3bqS8uY0o1xqk7o4fZb2c3d"
 OURS = {"control", "timeout", "lost"}
 CLASSES = sorted(one for one in Login if one in OUTCOMES.outcome)
 
@@ -133,32 +134,67 @@ def test_an_old_python_is_named_with_its_version() -> None:
 
 
 def test_a_changed_key_is_compared_before_it_is_forgotten() -> None:
-    facts = session(outcome="host_key_changed", port=44222, fingerprint="SHA256:abc")
+    facts = session(outcome="host_key_changed", port=44222, fingerprint="SHA256:abc", host_key=KEY)
     (finding,) = ssh_login(node(), facts)
     assert finding.cause is not None
     first, second = finding.cause.fixes
     assert "ssh-keygen -lf" in first.commands[0].shell
     assert second.commands[0].shell == (
-        "ssh-keygen -R '[10.0.0.1]:44222' -f ~/.ssh/known_hosts && "
-        "ssh-keyscan -p 44222 10.0.0.1 2>/dev/null >> ~/.ssh/known_hosts"
+        "ssh-keygen -R '[10.0.0.1]:44222' -f ~/.ssh/known_hosts; "
+        + append_command("[10.0.0.1]:44222", "~/.ssh/known_hosts")
     )
     assert second.risk == "high"
 
 
 def test_keys_are_kept_in_the_file_and_under_the_name_that_was_looked_up() -> None:
     facts = session(
-        outcome="host_key_changed", address="10.0.0.1", known_as="gpu1", known_hosts="/home/ml/my hosts:4"
+        outcome="host_key_changed",
+        address="10.0.0.1",
+        known_as="gpu1",
+        known_hosts="/home/ml/my hosts:4",
+        host_key=KEY,
     )
     (finding,) = ssh_login(node(), facts)
     assert finding.cause is not None
     assert finding.cause.fixes[1].commands[0].shell == (
-        "ssh-keygen -R gpu1 -f '/home/ml/my hosts' && "
-        "ssh-keyscan 10.0.0.1 2>/dev/null | sed 's|^[^ ]*|gpu1|' >> '/home/ml/my hosts'"
+        "ssh-keygen -R gpu1 -f '/home/ml/my hosts'; " + append_command("gpu1", "'/home/ml/my hosts'")
     )
-    facts = session(outcome="host_key_unknown", known_hosts="/a, /etc/ssh/ssh_known_hosts", known_as="x; rm")
+    files = "/a, /etc/ssh/ssh_known_hosts"
+    facts = session(outcome="host_key_unknown", known_hosts=files, host_key=KEY)
     (finding,) = ssh_login(node(), facts)
     assert finding.cause is not None
-    assert finding.cause.fixes[2].commands[0].shell == "ssh-keyscan 10.0.0.1 2>/dev/null >> /a"
+    assert finding.cause.fixes[2].commands[0].shell == append_command("10.0.0.1", "/a")
+
+
+def append_command(name: str, file: str) -> str:
+    return f'key=\'{name} {KEY}\'; grep -qsxF "$key" {file} || echo "$key" >> {file}'
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param({"known_as": "x; rm"}, id="a name that is none"),
+        pytest.param({"host_key": ""}, id="no key, as in a report of before"),
+        pytest.param({"host_key": "ssh-rsa $(reboot)"}, id="a key that is none"),
+        pytest.param({"host_key": f"{KEY}' ; reboot"}, id="more than a key"),
+    ],
+)
+def test_only_the_key_that_was_compared_is_remembered(odd: dict[str, str]) -> None:
+    (finding,) = ssh_login(node(), session(outcome="host_key_unknown", **{"host_key": KEY, **odd}))
+    assert finding.cause is not None
+    acting = [c.shell for fix in finding.cause.fixes if fix.kind is not Kind.LOOK for c in fix.commands]
+    assert acting == []
+    assert "--accept-new" in finding.cause.fixes[-1].text
+
+
+def test_a_key_that_is_remembered_twice_stands_there_once(tmp_path: Path) -> None:
+    file = tmp_path / "known"
+    facts = session(outcome="host_key_unknown", port=44222, host_key=KEY, known_hosts=str(file))
+    (finding,) = ssh_login(node(), facts)
+    assert finding.cause is not None
+    for _ in range(2):
+        subprocess.run(["sh", "-c", finding.cause.fixes[2].commands[0].shell], check=True)
+        assert file.read_text() == f"[10.0.0.1]:44222 {KEY}\n"
 
 
 def test_the_address_is_said_once() -> None:

@@ -96,6 +96,16 @@ def test_images() -> None:
     assert said(node(), node(), node(B)) == {"image-differs": {"n3"}}
     assert said(node(), node(None)) == {"image-missing": {"n2"}}
     assert said(node(toolkit=())) == {"container-toolkit": {"n1"}}
+    for runtime, words in (
+        ("docker", "--runtime=docker"),
+        ("podman", "cdi generate"),
+        ("other", "nvidia-ctk"),
+    ):
+        (lacking,) = [
+            one.cause for one in judged(None, node(toolkit=(), runtimes=(runtime,)), image="x:1") if one.cause
+        ]
+        (fix,) = lacking.fixes
+        assert (words in fix.text, fix.commands) == (True, ()), "nvidia-ctk is what is not there"
     assert said(node(toolkit=()), with_gpus=False) == {}
     unread = judged(None, node(), node(None, stores=(), unread=(f"{STORE}: EACCES",)), image="x:1")
     assert found(unread)["n2"].status is Status.UNKNOWN
