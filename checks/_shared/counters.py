@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal
 
+from netdoctor import tables
 from netdoctor.checks._shared.outcomes import Outcomes, Words
 from netdoctor.checks._shared.text import listing
 from netdoctor.facts.counters import Counted, CounterFacts, LaterCounters
@@ -53,6 +54,9 @@ class Counters(Outcomes):
     """A table of counters, and of what it means when they grow."""
 
     rule: tuple[Rule, ...]
+
+
+NETDEVS = tables.table("netdoctor.checks.net", "errors.toml", Counters)  # of network interfaces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

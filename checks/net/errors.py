@@ -2,17 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 
-from netdoctor import tables
 from netdoctor.check import check
-from netdoctor.checks._shared.counters import Counters, Grown, earlier_errors, grown, rate_findings, uncounted
+from netdoctor.checks._shared.counters import NETDEVS, Grown, earlier_errors, grown, rate_findings, uncounted
 from netdoctor.checks._shared.text import is_ifname
 from netdoctor.facts.counters import Counted, CounterFacts, LaterCounters
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.model import HERE, LIKELY, Finding, Fix, seen, skip, unknown
 
-TABLE = tables.table("netdoctor.checks.net", "errors.toml", Counters)
-FLAP = TABLE.outcome["flap"].cause.but(confidence=LIKELY)
+FLAP = NETDEVS.outcome["flap"].cause.but(confidence=LIKELY)
 # Azure's node health checks call 5 losses in 24 h flapping. A boot and its settings come to some more. Of a
 # node that has been up for longer nobody knows when they were.
 LOSSES, OF_BOOT, DAY_S = 5, 10, 86400
@@ -58,9 +56,9 @@ def net_errors(
     warnings: list[Finding] = []
     for one in found:
         words, folder = {"dev": one.name if is_ifname(one.name) else ""}, f"/sys/class/net/{one.name}/"
-        warnings += rate_findings(one, TABLE, folder, words)
-        warnings += _since_boot(one, later.reading, folder, TABLE.fixes("flap", words))
-    yield from warnings or earlier_errors(found, "interfaces", TABLE)
+        warnings += rate_findings(one, NETDEVS, folder, words)
+        warnings += _since_boot(one, later.reading, folder, NETDEVS.fixes("flap", words))
+    yield from warnings or earlier_errors(found, "interfaces", NETDEVS)
 
 
 def _wired(net: NetFacts) -> set[str]:

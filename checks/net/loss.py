@@ -1,13 +1,16 @@
 """Packets that get lost between nodes."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from netdoctor.check import check
 from netdoctor.checks._shared.addresses import dialled
+from netdoctor.checks._shared.counters import NETDEVS, grown, rate_findings
 from netdoctor.checks._shared.matrix import left_out, unsent
 from netdoctor.checks._shared.paths import about_path, by_path, on_path
-from netdoctor.checks._shared.text import listing, on_dev
+from netdoctor.checks._shared.text import is_ifname, listing, on_dev
 from netdoctor.facts.bandwidth import LossMatrix, LossProbe
+from netdoctor.facts.counters import CounterFacts, LaterCounters
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.paths import Paths
 from netdoctor.facts.software import Job
@@ -22,6 +25,7 @@ from netdoctor.model import (
     Finding,
     Fix,
     Measure,
+    nodes_of,
     ok,
     pair,
     seen,
@@ -34,6 +38,8 @@ from netdoctor.model import (
 # ms.
 LIMIT = 0.005
 SILENT = "no UDP packet was answered (filtered?): loss not measured"
+# What a node's own counters may say of its link, that makes packets on their way to it get lost.
+LOSING = ("flap", "errors", "missed")
 CAUSES = {
     "in": Cause("packet-loss-in", "Packets on the way to {nodes} get lost"),
     "out": Cause("packet-loss-out", "Packets that {nodes} send{s} get lost"),
@@ -52,7 +58,12 @@ CAUSES = {
     source="https://doi.org/10.1145/263932.264023",
 )
 def net_loss(
-    losses: LossMatrix, job: Job, nets: Mapping[str, NetFacts], paths: Paths | None = None
+    losses: LossMatrix,
+    job: Job,
+    nets: Mapping[str, NetFacts],
+    paths: Paths | None = None,
+    counters: Mapping[str, CounterFacts] | None = None,
+    later: Mapping[str, LaterCounters] | None = None,
 ) -> Iterator[Finding]:
     """No packets get lost between nodes.
 
@@ -60,7 +71,7 @@ def net_loss(
         A few hundred small UDP packets from every node to every other (to a sample of eight above 16
         nodes), at an even pace of 200 a second, counted by the receiver and again when its answers come
         back, so that both directions are told apart. What is counted on the pairs of a node is put
-        together.
+        together. Where the counters of a node say that its link broke meanwhile, that is the cause.
 
     Matters because:
         TCP takes a lost packet for congestion: its rate falls as one over the square root of the share
@@ -98,8 +109,10 @@ def net_loss(
             # A node that loses packets on each of its paths is one cause.
             say = about_path if (one.side, one.nodes) in blamed else on_path
             blamed.add((one.side, one.nodes))
-            for finding in _findings(one, cells, path.ifnames if path else main):
-                yield say(finding, path)
+            ifnames = path.ifnames if path else main
+            for finding in _findings(one, cells, ifnames):
+                link = _broken_link(one, finding, ifnames, counters or {}, later or {})
+                yield say(finding if link is None else replace(finding, cause=link), path)
     if not blamed:
         parts = [total((), "all", cells, cells) for _, cells in ways]
         lost, sent = sum(part.lost for part in parts), sum(part.sent for part in parts)
@@ -148,6 +161,42 @@ def _findings(one: Loss, cells: Counts, ifnames: Mapping[str, str]) -> Iterator[
             measures={"net.loss": Measure(value=share, unit="%", error=share - low)},
             pairs=tuple(counts),
         )
+
+
+def _broken_link(
+    one: Loss,
+    finding: Finding,
+    ifnames: Mapping[str, str],
+    counters: Mapping[str, CounterFacts],
+    later: Mapping[str, LaterCounters],
+) -> Cause | None:
+    """What a node's counters say of the link that this loss is on; None where they say nothing of it.
+
+    One path of several is not the link of either end, as their other paths lose nothing.
+    """
+    nodes = tuple(dict.fromkeys(n for cell in one.cells for n in cell))
+    if one.side == "all" or (one.side == "path" and len(ifnames) > 2):
+        return None
+    if len(nodes) > 2 or one.side != "path":
+        nodes = tuple(node for node in nodes_of(finding.target) if node in one.nodes) or nodes
+    for node in nodes:
+        if node not in ifnames or node not in counters or node not in later:
+            continue
+        for port in grown(counters[node], later[node], "netdevs"):
+            if ifnames[node] not in (port.name, *port.totals.uppers):
+                continue
+            words = {"dev": port.name if is_ifname(port.name) else ""}
+            flap, *_ = keys = [NETDEVS.outcome[name].cause.key for name in LOSING]
+            for warning in rate_findings(port, NETDEVS, f"/sys/class/net/{port.name}/", words):
+                is_flap = warning.cause is not None and warning.cause.key == flap
+                if (
+                    warning.cause
+                    and warning.cause.key in keys
+                    and (is_flap or any(c[1] == node for c in one.cells))
+                ):
+                    # net.errors says how it is healed.
+                    return replace(warning.cause, culprits=(node,), fixes=())
+    return None
 
 
 def _fix(one: Loss, ifnames: Mapping[str, str]) -> Fix:

@@ -21,12 +21,14 @@ from netdoctor.model import (
     Evidence,
     Finding,
     Fix,
+    in_job,
     pair,
     run,
     seen,
     skip,
     unknown,
 )
+from netdoctor.rules.addresses import network, rows_of
 
 MISSING = Cause("route-missing", "{nodes} {has} no route to other nodes")
 MISSING_TO = Cause("route-missing-to", "No other node has a route to {nodes}")
@@ -34,7 +36,10 @@ OTHER_WAY = Cause(
     "route-other-interface",
     "{nodes} send{s} the job's traffic over another interface than the one it comes in on",
     LIKELY,
+    follows=("nccl.ifname", "gloo.ifname"),
 )
+# Where each address is in a network of the interface that its route names, no route is wrong.
+ONE_NETWORK = "have the job use one network on all nodes: NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME"
 DUPLICATE = Cause(
     "address-duplicate", "{nodes} share an address", LIKELY, settle_by="say which node should have it"
 )
@@ -85,7 +90,7 @@ def net_route(
                 continue
             main[node, peer] = route
             if route.error is None and route.dev not in (local.get(node, route.dev), "lo"):
-                yield _other_way(node, peer, route, local[node])
+                yield _other_way(node, peer, route, local[node], nets[node])
     yield from _lost(None, main, local)
     for path in paths.further if paths else ():
         peers: dict[str, list[str]] = {}
@@ -115,7 +120,15 @@ def _lost(path: Path | None, routes: Mapping[Cell, Route], ifnames: Mapping[str,
             yield on_path(finding, path)
 
 
-def _other_way(node: str, peer: str, route: Route, local: str) -> Finding:
+def _is_inside(net: NetFacts, route: Route) -> bool:
+    """Whether the address is in a network of the interface that the kernel chose: the route is right."""
+    address = parse(route.destination)
+    return address is not None and any(
+        row.ifname == route.dev and address in network(row) for row in rows_of(net)
+    )
+
+
+def _other_way(node: str, peer: str, route: Route, local: str, net: NetFacts) -> Finding:
     if route.dev is None:
         return unknown(pair(node, peer), "the kernel did not say over which interface it would send")
     return OTHER_WAY.warn(
@@ -125,7 +138,9 @@ def _other_way(node: str, peer: str, route: Route, local: str) -> Finding:
         observed=f"dev {route.dev}" + (f" via {route.gateway}" if route.gateway else ""),
         expected=DERIVED(f"dev {local}"),
         seen=_evidence(route, f"dev {route.dev} src {route.source}"),
-        fixes=_add(f"route the other nodes over {local}", route, local, risk="medium"),
+        fixes=in_job(ONE_NETWORK)
+        if _is_inside(net, route)
+        else _add(f"route the other nodes over {local}", route, local, risk="medium"),
     )
 
 

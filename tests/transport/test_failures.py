@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from netdoctor.facts.host import Session, Trouble
+from netdoctor.facts.host import Login, Session, Trouble
 from netdoctor.transport.base import Limits, SshOptions
+from netdoctor.transport.ssh.login import Logins
 from tests.scan.harness import forked_worker
 
 from . import peers
@@ -375,3 +377,11 @@ def test_errnos() -> None:
         "True EAI_NONAME name None",
         "True EAI_AGAIN control network",
     ]
+
+
+def test_a_lookup_without_an_end_is_no_nodes_fault() -> None:
+    """Silent name servers are this machine's trouble, and no wrong name."""
+    logins = SimpleNamespace(_timeout_s=10.0)
+    failed = Logins._slow_login(logins, SimpleNamespace(stage="resolve"), None, None)  # type: ignore[arg-type]
+    assert (failed.outcome, failed.local_fault) == (Login.CONTROL, Trouble.NAMES)
+    assert "10 s" in failed.detail

@@ -242,7 +242,8 @@ class Logins:
         if record.stage == "banner" and wire is not None and wire.banner:
             record.stage = "kex"
         if record.stage == "resolve":
-            return LoginFailed(Login.NAME, f"the name lookup did not end within {seconds}")
+            detail = f"no name server answers this machine: the lookup did not end within {seconds}"
+            return LoginFailed(Login.CONTROL, detail, Trouble.NAMES)
         if record.stage == "connect":
             return LoginFailed(Login.NO_ANSWER, f"no answer to the connection within {seconds}")
         if record.stage == "banner":

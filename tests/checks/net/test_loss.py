@@ -1,10 +1,12 @@
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from netdoctor.checks.net.loss import LIMIT, net_loss
 from netdoctor.facts.bandwidth import LossMatrix, LossProbe
+from netdoctor.facts.counters import Counted, CounterFacts, LaterCounters
 from netdoctor.localise.binomial import at_least, log_tail
 from netdoctor.localise.loss import suspects
 from netdoctor.model import Finding, Status
@@ -35,6 +37,61 @@ def matrix(count: int, share: Share, seed: int = 1, background: float = 0.0) -> 
 
 def judge(losses: LossMatrix, count: int = 4) -> list[Finding]:
     return list(net_loss(losses, job(count), {n: net(i) for i, n in enumerate(names(count), start=1)}))
+
+
+def carriers(changes: dict[str, dict[str, int]], ifname: str = "eth0", **more: Any) -> dict[str, Any]:
+    """What every one of four nodes counted on an interface within 20 s."""
+    moved = {"rx_packets": 600_000, "tx_packets": 400_000}
+
+    def read(at_s: float, values: dict[str, int]) -> CounterFacts:
+        return CounterFacts(uptime_s=at_s, netdevs=(Counted(name=ifname, read=9, values=values, **more),))
+
+    return {
+        "counters": dict.fromkeys(names(4), read(9e6, {})),
+        "later": {
+            n: LaterCounters(reading=read(9e6 + 20, {**moved, **changes.get(n, {})})) for n in names(4)
+        },
+    }
+
+
+FLAPS, DAMAGED = {"carrier_changes": 8}, {"rx_errors": 900}
+LINK, BAD, LOSS = "net-link-flap", "net-link-errors", "packet-loss"
+
+
+@pytest.mark.parametrize(
+    ("lossy", "count", "said", "expected"),
+    [
+        # Both ends of a pair show the same loss: the one whose link flaps is named, whichever it is.
+        (["n1"], 2, carriers({"n1": FLAPS}), {(LINK, ("n1",))}),
+        (["n1"], 2, carriers({"n2": FLAPS}), {(LINK, ("n2",))}),
+        (["n2"], 4, carriers({"n2": FLAPS}), {(LINK, ("n2",))}),
+        (["n2"], 4, carriers({"n2": DAMAGED}), {(BAD, ("n2",))}),
+        # An interface below the one that is dialled is its link; another one is not.
+        (["n2"], 4, carriers({"n2": FLAPS}, "ens1", uppers=("eth0",)), {(LINK, ("n2",))}),
+        (["n2"], 4, carriers({"n2": FLAPS}, "ens6"), {(LOSS, ("n2",))}),
+        # Another node's link says nothing of this one's loss.
+        (["n2"], 4, carriers({"n3": FLAPS}), {(LOSS, ("n2",))}),
+        (["n2"], 4, carriers({}), {(LOSS, ("n2",))}),
+        (["n2", "n3"], 4, carriers({"n2": FLAPS}), {(LINK, ("n2",)), (LOSS, ("n3",))}),
+    ],
+)
+def test_loss_on_a_link_that_breaks_is_no_second_cause(
+    lossy: list[str], count: int, said: dict[str, Any], expected: set[tuple[str, tuple[str, ...]]]
+) -> None:
+    share: Share = {}
+    for node in lossy:
+        share |= into(count, node, 0.2) | outof(count, node, 0.2)
+    machines = {n: net(i) for i, n in enumerate(names(count), start=1)}
+    assert blamed(list(net_loss(matrix(count, share), job(count), machines, **said))) == expected
+
+
+def test_loss_on_one_path_or_on_all_is_nobodys_link() -> None:
+    machines = {n: net(i) for i, n in enumerate(names(4), start=1)}
+    flap = carriers({"n1": FLAPS})
+    for share in ({("n1", "n3"): 0.2}, {(a, b): 0.2 for a in names(4) for b in names(4) if a != b}):
+        found = blamed(list(net_loss(matrix(4, share), job(4), machines, **flap)))
+        assert found
+        assert LINK not in {key for key, _ in found}
 
 
 def into(count: int, node: str, share: float = 0.02) -> Share:

@@ -1,5 +1,7 @@
 from dataclasses import replace
 
+import pytest
+
 from netdoctor.checks.net.route import net_route
 from netdoctor.facts.net import NetFacts, Route, RouteFacts
 from netdoctor.model import Finding, Status
@@ -72,6 +74,41 @@ def test_traffic_over_another_interface_warns() -> None:
     findings = judge({"n1": routes(1, 2, n2=other), "n2": routes(2, 2)}, machines)
     assert causes(findings) == {"route-other-interface": {"n1"}}
     assert findings[0].status is Status.WARN
+
+
+def two_networks(number: int, ifname: str = "ens6") -> NetFacts:
+    """A node with one more network, 10.9.0.0/24, on this interface."""
+    one = net(number)
+    return net(
+        number,
+        netdevs=(*one.netdevs, netdev(ifname, 3)),
+        addresses=(*one.addresses, row(ifname, f"10.9.0.{number}", 24)),
+    )
+
+
+@pytest.mark.parametrize("odd", [{1}, {2}, {3, 4}, {1, 2, 3}])
+def test_no_route_is_touched_where_a_node_is_dialled_on_another_network(odd: set[int]) -> None:
+    """Each route is the right one for its address; what is wrong is which address was chosen."""
+    used = {name(i): f"10.9.0.{i}" if i in odd else address(i) for i in range(1, 5)}
+    facts = {
+        name(i): RouteFacts(
+            routes={
+                n: Route(destination=a, source=None, dev="ens6" if a.startswith("10.9") else "eth0")
+                for n, a in used.items()
+                if n != name(i)
+            }
+        )
+        for i in range(1, 5)
+    }
+    machines = {name(i): two_networks(i) for i in range(1, 5)}
+    findings = list(net_route(facts, machines, job(4, data_addresses=used)))
+    assert {f.target for f in findings} == {
+        f"n{a}->n{b}" for a in range(1, 5) for b in range(1, 5) if (a in odd) != (b in odd)
+    }
+    for finding in findings:
+        assert finding.cause is not None
+        assert finding.cause.follows == ("nccl.ifname", "gloo.ifname")
+        assert not any(fix.commands for fix in finding.cause.fixes)
 
 
 def test_a_node_that_was_asked_for_no_route_is_unknown() -> None:
