@@ -3,6 +3,7 @@
 # make fuzz    hostile peers, reports, facts files and machines from fresh seeds, for SECONDS=600
 # make metamorphic   clusters changed in ways whose effect on the verdict is known, for SECONDS=600
 # make worlds   printed fixes pasted on drawn files of a node, in a namespace, for SECONDS=600
+# make mutants COUNT=40   small changes of the product, one at a time, that the quick tests should notice
 # make truth   verdicts held against torchrun jobs that really start, for NAMES or all of some 70 situations
 # make test    every test that this machine and user can run
 SHELL := /bin/bash
@@ -15,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 LAB_PACKAGES := $(shell cat scripts/lab-packages.txt)
 export PYTHON
 
-.PHONY: demo quick test fuzz metamorphic worlds truth lint docs bench clean system
+.PHONY: demo quick test fuzz metamorphic worlds mutants truth lint docs bench clean system
 
 demo: $(VENV)/netdoctor
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo.sh
@@ -37,6 +38,10 @@ metamorphic: $(VENV)/dev
 
 worlds: $(VENV)/dev
 	$(BIN)/python scripts/fuzz.py $(SECONDS) $(or $(NAMES),worlds)
+
+COUNT := 40
+mutants: $(VENV)/dev
+	$(BIN)/python scripts/mutants.py $(COUNT) $(SEED)
 
 truth: $(VENV)/dev
 	$(BIN)/python scripts/truth.py $(NAMES)

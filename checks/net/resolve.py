@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from functools import cache, partial
 from itertools import islice
 
-from netdoctor.check import check
+from netdoctor.check import check, derived
 from netdoctor.checks._shared.addresses import holders, holds, is_loopback, parse, same
 from netdoctor.checks._shared.hosts_file import entries, own_name
 from netdoctor.checks._shared.job import ASKING, BY_RENDEZVOUS, resolved_nodes
 from netdoctor.checks._shared.text import listing
 from netdoctor.checks.net._bridges import on_bridges
-from netdoctor.facts.host import HostFacts, Node, Session
+from netdoctor.facts.host import HostFacts, Login, Node, Session
 from netdoctor.facts.net import Lookup, NetFacts, ResolveFacts
 from netdoctor.facts.software import Job
 from netdoctor.model import (
@@ -45,6 +45,27 @@ SLOW_MS = 1000.0
 RDZV = "torchrun may find nobody to host the rendezvous"
 
 
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """Nodes that were logged in to, whatever else is known of them. names: as listed; nets: where known."""
+
+    names: Mapping[str, str]
+    nets: Mapping[str, NetFacts]
+
+
+@derived
+def reached_nodes(
+    listed: Mapping[str, Node], sessions: Mapping[str, Session], nets: Mapping[str, NetFacts] | None
+) -> Reached:
+    """What a name means elsewhere does not hang on what its node could say of itself."""
+    names = {
+        node: listed[node].host
+        for node, session in sessions.items()
+        if session.outcome == Login.OK and node in listed
+    }
+    return Reached(names, nets or {})
+
+
 @check(
     explains=["gloo.ifname", "rdzv.addr"],
     source="https://github.com/pytorch/gloo/blob/main/gloo/transport/tcp/device.cc",
@@ -56,6 +77,7 @@ def net_resolve(
     listed: Mapping[str, Node],
     job: Job,
     sessions: Mapping[str, Session] | None = None,
+    reached: Reached | None = None,
 ) -> Iterator[Finding]:
     """On every node, its own name and its peers' names lead to addresses where those nodes are.
 
@@ -82,7 +104,8 @@ def net_resolve(
         # the login went. Whether peers reach it is net.container's.
         bridged = {node for node, *_ in on_bridges(hosts, nets, sessions or {}, None)}
         outside = {node: one.address for node, one in (sessions or {}).items() if node in bridged}
-        findings += _peers(resolves, nets, hosts, listed, job, outside)
+        here = reached or Reached({node: listed[node].host for node in resolves if node in listed}, nets)
+        findings += _peers(resolves, here, hosts, job, outside)
     yield from findings
     with_finding = {finding.target for finding in findings}
     any_peers = any(facts.peers for facts in resolves.values())
@@ -135,16 +158,13 @@ def _own_name(node: str, facts: ResolveFacts, net: NetFacts, host: HostFacts, jo
 
 def _peers(
     resolves: Mapping[str, ResolveFacts],
-    nets: Mapping[str, NetFacts],
+    reached: Reached,
     hosts: Mapping[str, HostFacts],
-    listed: Mapping[str, Node],
     job: Job,
     outside: Mapping[str, str | None],
 ) -> Iterator[Finding]:
     """Listed names, as every other node understands them. Addresses are not names."""
-    # Of all that were reached: what a name means elsewhere does not hang on what its node said of itself.
-    names = {node: listed[node].host for node in hosts if node in listed}
-    names = {node: name for node, name in names.items() if parse(name) is None}
+    names = {node: name for node, name in reached.names.items() if parse(name) is None}
     called: dict[str, list[str]] = {}
     for node, name in names.items():
         called.setdefault(name, []).append(node)
@@ -172,7 +192,7 @@ def _peers(
             fixes=in_job("give MASTER_ADDR and --rdzv-endpoint as addresses"),
         )
         return
-    names_of_others = _Names(lookups, called, first, resolves, nets, job, outside)
+    names_of_others = _Names(lookups, called, first, resolves, reached.nets, job, outside)
     wrong = [*names_of_others.unresolved(), *names_of_others.astray()]
     yield from wrong
     if not wrong and tried < possible and (not tried or all(lookups.values())):

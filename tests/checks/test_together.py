@@ -11,7 +11,7 @@ from netdoctor.engine.registry import load_builtin, matches, ordered
 from netdoctor.facts.bandwidth import LossMatrix, LossProbe
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.host import Session
-from netdoctor.facts.net import FirewallFacts, PortHolderFacts, Ruleset
+from netdoctor.facts.net import FirewallFacts, Lookup, PortHolderFacts, Ruleset
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.model import Status
 from netdoctor.store import Store
@@ -140,6 +140,29 @@ def test_a_down_interface_accounts_for_what_follows() -> None:
     )
     _, groups = scan(store)
     assert said(groups) == {"net-down": ("fail", {"n4"})}
+
+
+@pytest.mark.parametrize("lost", [(), ("resolve",), ("host",), ("resolve", "host", "limits")])
+@pytest.mark.parametrize(
+    ("answer", "key"),
+    [
+        ({"addresses": ("10.99.0.9",)}, "peer-name-wrong"),
+        ({"error": "EAI_NONAME"}, "peer-name-unknown"),
+        ({"addresses": ("10.0.0.3",)}, None),
+    ],
+)
+def test_a_name_is_judged_whatever_its_own_node_could_say(
+    answer: dict[str, Any], key: str | None, lost: tuple[str, ...]
+) -> None:
+    store = cluster()
+    store.put("resolve", "n2", build.relook(store.get("resolve", "n2"), Lookup(name="n3", **answer)))
+    for group in lost:
+        store.put(group, "n3", Missing(Why.TIMED_OUT, "no answer in time"))
+    judgement, groups = scan(store)
+    assert {k: v for k, v in said(groups).items() if v[0] == "fail"} == (
+        {key: ("fail", {"n2"})} if key else {}
+    )
+    assert judgement.cells["net.resolve"]["n2"] is (Status.FAIL if key else Status.PASS)
 
 
 @pytest.mark.parametrize(
