@@ -1,8 +1,15 @@
-"""Files that a user names, read whole without waiting for a pipe or a device; and a file for a traceback."""
+"""Files that a user names, read whole without waiting for a pipe or a device; those that others may have
+written or put a link in the place of; and a file for a traceback."""
 
 import errno
 import os
 import stat
+from dataclasses import dataclass
+from io import BufferedReader
+
+# As the kernel has it.
+LINKS_MAX = 40
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
@@ -25,6 +32,99 @@ def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
             return file.read(limit + 1)
     finally:
         os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A file that others may have written. All is asked of the open file: its name may stand for another
+    one a moment later. It is the caller's to close."""
+
+    file: BufferedReader
+    owner: str | None  # as foreign_owner() has it
+    mode: int  # permissions
+    uid: int
+    size: int
+
+
+def open_shared(path: str | os.PathLike[str], *, found: bool) -> Opened:
+    """Open a regular file in a place where others may write. Raises OSError.
+
+    found: the name was found in a folder, and no link is followed; where the user has typed it, links of his
+    own and of root's are.
+    """
+    descriptor = os.open(path, _READ | os.O_NOFOLLOW) if found else open_own(path, _READ)
+    info = os.fstat(descriptor)
+    if not stat.S_ISREG(info.st_mode):
+        os.close(descriptor)
+        if stat.S_ISDIR(info.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+        raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
+    file = os.fdopen(descriptor, "rb")
+    return Opened(file, foreign_owner(info.st_uid), stat.S_IMODE(info.st_mode), info.st_uid, info.st_size)
+
+
+def open_own(path: str | os.PathLike[str], flags: int) -> int:
+    """A descriptor of what is there now, through no link that is somebody else's. Raises OSError."""
+    folder, name = behind_links(path)
+    try:
+        return os.open(name, flags | (0 if _is_magic(folder, name) else os.O_NOFOLLOW), dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def behind_links(path: str | os.PathLike[str]) -> tuple[int, str]:
+    """(descriptor of a folder, name in it) of what stands behind the links of that name. Raises OSError.
+
+    A link that neither this user nor root has made is not followed. There may be nothing of that name.
+    """
+    folder, name = _parent(os.fspath(path), None)
+    try:
+        for _ in range(LINKS_MAX):
+            try:
+                info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            except FileNotFoundError:
+                return folder, name
+            if not stat.S_ISLNK(info.st_mode) or _is_magic(folder, name):
+                return folder, name
+            link = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            try:
+                owner, target = foreign_owner(os.fstat(link).st_uid), os.readlink("", dir_fd=link)
+            finally:
+                os.close(link)
+            if owner:
+                raise OSError(
+                    errno.EPERM, f"it is a link that belongs to {owner}, and is not followed", os.fspath(path)
+                )
+            before = folder
+            folder, name = _parent(target, before)
+            os.close(before)
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path))
+    except BaseException:
+        os.close(folder)
+        raise
+
+
+def _parent(path: str, folder: int | None) -> tuple[int, str]:
+    parent, name = os.path.split(path.rstrip("/") or path)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    return os.open(parent or ".", flags, dir_fd=folder), name or "."
+
+
+def _is_magic(folder: int, name: str) -> bool:
+    """Whether it is one of the kernel's own links that lead to no path, such as /proc/self/fd/1 to a pipe."""
+    try:
+        target = os.readlink(name, dir_fd=folder)
+        return not target.startswith("/") and os.fstat(folder).st_dev == os.stat("/proc/self/fd").st_dev
+    except OSError:
+        return False
+
+
+def foreign_owner(uid: int) -> str | None:
+    """Who a file belongs to, None where that is this user or root, who could change netdoctor itself.
+
+    As a number: asking for the name may wait for a directory server, and redaction would have to hide it.
+    """
+    return None if uid in (os.geteuid(), 0) else f"uid {uid}"
 
 
 def _no_file(path: str | os.PathLike[str]) -> OSError:

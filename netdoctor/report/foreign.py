@@ -1,19 +1,10 @@
 """A report that somebody else wrote: shown, never taken at its word, its commands made comments."""
 
-import os
 from dataclasses import replace
 
 from netdoctor.report.model import Cause, CommandRecord, FixRecord, Note, Report
 
 MARK = "# not your netdoctor's: "
-
-
-def foreign_owner(uid: int) -> str | None:
-    """Who a file belongs to, None where that is this user or root, who could change netdoctor itself.
-
-    As a number: asking for the name may wait for a directory server, and redaction would have to hide it.
-    """
-    return None if uid in (os.geteuid(), 0) else f"uid {uid}"
 
 
 def disowned(report: Report, owner: str) -> Report:

@@ -12,8 +12,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from netdoctor.files import behind_links, open_own, open_shared
 from netdoctor.report import LAST, history
-from netdoctor.report.foreign import disowned, foreign_owner
+from netdoctor.report.foreign import disowned
 from netdoctor.report.formats.json_ import SIZE_MAX, ReportError, dumps, loads
 from netdoctor.report.model import Report
 from netdoctor.report.moved import moved
@@ -93,10 +94,10 @@ def is_ours(path: Path) -> bool:
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file of mode 0600 by temporary name, fsync and rename. Raises OSError.
 
-    A device or a pipe, such as /dev/stderr, cannot be replaced and is written to as it is. In netdoctor's own
-    folder no link is followed: it may lie where somebody else can make one.
+    A device or a pipe, such as /dev/stderr, cannot be replaced and is written to as it is. No link is
+    followed that somebody else has made, and in netdoctor's own folder none at all.
     """
-    ours = is_ours(path)
+    ours, name = is_ours(path), path.name
     if ours:
         folder = own_folder(path.parent)
     elif path.exists() and not path.is_file() and not path.is_dir():
@@ -105,12 +106,11 @@ def write_whole(path: Path, data: bytes) -> None:
         return
     else:
         # Through links, as an ordinary write would go; renaming over the link would part it from its target.
-        path = Path(os.path.realpath(path))
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        folder, name = behind_links(path)
     with _closing(folder):
         if ours:
-            _sweep(folder, path.name)
-        _replace(folder, path.name, data)
+            _sweep(folder, name)
+        _replace(folder, name, data)
 
 
 def write_into(folder: Path, name: str, data: bytes) -> None:
@@ -119,7 +119,7 @@ def write_into(folder: Path, name: str, data: bytes) -> None:
     A link of that name is replaced and not followed: in a folder that several may write to, somebody else
     knows the name beforehand.
     """
-    with _closing(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as descriptor:
+    with _closing(open_own(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as descriptor:
         _replace(descriptor, name, data)
 
 
@@ -173,7 +173,7 @@ def _sweep(folder: int, name: str) -> None:
 
 def open_stream(path: Path) -> int:
     """A descriptor to write to a pipe or device by, without waiting for a reader. Raises OSError."""
-    return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    return open_own(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
 
 
 def pour(descriptor: int, data: bytes) -> None:
@@ -196,14 +196,10 @@ def load(path: Path = LAST) -> Report:
     """
     try:
         # Not blocking on a pipe without a writer, and never more bytes than a report may have.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            # Of the open file: the name may stand for another one a moment later.
-            info = os.fstat(descriptor)
-            if not stat.S_ISREG(info.st_mode):
-                raise ValueError("is no regular file")
+        opened = open_shared(path, found=False)
+        with opened.file as file:
             # Python sets aside as much as is asked for, whatever is there.
-            data = file.read(min(info.st_size, SIZE_MAX) + 1)
+            data = file.read(min(opened.size, SIZE_MAX) + 1)
     except IsADirectoryError:
         raise ReportError(f"{path}: is a folder; name a file") from None
     except FileNotFoundError:
@@ -216,5 +212,5 @@ def load(path: Path = LAST) -> Report:
         report = loads(data, str(path))
     except ReportError as error:
         raise ReportError(f"{path}: {error}") from None
-    owner = foreign_owner(info.st_uid) or report.run.foreign
+    owner = opened.owner or report.run.foreign
     return disowned(report, owner) if owner else moved(report, path)

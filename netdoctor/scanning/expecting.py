@@ -22,7 +22,6 @@ from netdoctor.check import Check
 from netdoctor.errors import InputError
 from netdoctor.facts.expected import Expectation, Expectations
 from netdoctor.inventory import Target
-from netdoctor.inventory.nodeset import expand
 from netdoctor.scanning.tomlfile import KeyPath, Reader, load
 from netdoctor.text import clean
 
@@ -140,7 +139,7 @@ class _Reader(Reader):
         names: set[str] = set()
         try:
             for one in values:
-                names.update(expand(one) if word == "nodes" else [one])
+                names.update(self.names(one) if word == "nodes" else [one])
         except ValueError as error:
             self.say(path, clean(str(error), 200))
         return tuple(target.id for target in self.targets if names & _called(target, word))

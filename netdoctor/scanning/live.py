@@ -14,6 +14,7 @@ from pathlib import Path
 
 from netdoctor.engine.run import Listener, Progress
 from netdoctor.errors import InputError
+from netdoctor.files import open_own
 from netdoctor.jsontext import encode
 from netdoctor.report.formats import jsonl
 from netdoctor.report.model import Report
@@ -117,4 +118,4 @@ def _begun(output: Output, report: Report) -> Output:
 def _emptied(path: Path) -> int:
     """A descriptor of a new, empty file in the place of what was there."""
     write_whole(path, b"")
-    return os.open(os.path.realpath(path.parent) / Path(path.name), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    return open_own(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)

@@ -10,7 +10,6 @@ import math
 import os
 import platform
 import shlex
-import stat
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -23,12 +22,11 @@ from msgspec import Meta, Struct
 
 from netdoctor.engine import registry
 from netdoctor.errors import InputError
-from netdoctor.files import read_regular
+from netdoctor.files import Opened, open_shared
 from netdoctor.inventory.names import host_fault, printable
 from netdoctor.inventory.task import Task
 from netdoctor.options import ScanRequest
-from netdoctor.report.foreign import foreign_owner
-from netdoctor.report.save import write_whole
+from netdoctor.report.save import write_into
 from netdoctor.text import clean
 from netdoctor.transport import bundle
 from netdoctor.transport.tasks import attending, meeting
@@ -66,7 +64,7 @@ class Standing:
         neither sees the other."""
         path = self.folder / NAME
         with contextlib.suppress(OSError):  # gone for a moment, or for good: who has called is here
-            if read_regular(path, FILE_MAX) != self.content:
+            if _read(path)[0] != self.content:
                 raise InputError(
                     f"--meet {self.folder}: another netdoctor scan has taken the folder meanwhile, and "
                     "the tasks go there; take another folder"
@@ -75,7 +73,7 @@ class Standing:
     def withdraw(self) -> None:
         """Take it away, if it is not somebody else's by now."""
         with contextlib.suppress(OSError):
-            if read_regular(self.folder / NAME, FILE_MAX) == self.content:
+            if _read(self.folder / NAME)[0] == self.content:
                 (self.folder / NAME).unlink()
 
 
@@ -97,8 +95,8 @@ def invite(folder: Path, spots: Sequence[Spot], key: str) -> Standing:
         )
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        write_whole(path, standing.content)
-        mode = stat.S_IMODE(path.stat().st_mode)
+        write_into(folder, NAME, standing.content)
+        mode = _read(path)[1].mode
         if mode & 0o077:
             raise InputError(
                 f"--meet {folder}: files there are open to others (mode {mode:o}), and a secret would be; "
@@ -119,20 +117,15 @@ def invited(folder: Path) -> tuple[list[Spot], str] | None:
     """
     path = folder / NAME
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        data, opened = _read(path)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise InputError(f"--meet {path}: {error.strerror or error}") from None
-    with os.fdopen(descriptor, "rb") as file:
-        info = os.fstat(descriptor)
-        if not stat.S_ISREG(info.st_mode):
-            raise InputError(f"--meet {path}: it is no regular file")
-        if owner := foreign_owner(info.st_uid):
-            raise InputError(f"--meet {path}: it belongs to {owner}; nothing is done by it")
-        if info.st_mode & 0o022:
-            raise InputError(f"--meet {path}: others may write to it (mode {stat.S_IMODE(info.st_mode):o})")
-        data = file.read(FILE_MAX + 1)
+    if opened.owner:
+        raise InputError(f"--meet {path}: it belongs to {opened.owner}; nothing is done by it")
+    if opened.mode & 0o022:
+        raise InputError(f"--meet {path}: others may write to it (mode {opened.mode:o})")
     try:
         found = msgspec.json.decode(data, type=_Invitation)
         if found.schema != SCHEMA:
@@ -140,6 +133,13 @@ def invited(folder: Path) -> tuple[list[Spot], str] | None:
         return [(str(ipaddress.ip_address(host)), port) for host, port in found.endpoints], found.secret
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise InputError(f"--meet {path}: {clean(str(error), 120)}") from None
+
+
+def _read(path: Path) -> tuple[bytes, Opened]:
+    """What stands in the file of a folder, and whose it is. Raises OSError."""
+    opened = open_shared(path, found=True)
+    with opened.file as file:
+        return file.read(FILE_MAX + 1), opened
 
 
 def awaited(request: ScanRequest) -> str:

@@ -1,5 +1,6 @@
 """Facts files put together: one line for each node of one job, or why there is none. Pure but for `read`."""
 
+import errno
 import glob
 import itertools
 import os
@@ -19,12 +20,11 @@ from netdoctor.errors import InputError
 from netdoctor.factlines import raw_lines
 from netdoctor.facts.base import FACT_TYPES
 from netdoctor.facts.host import Login
-from netdoctor.files import read_regular
+from netdoctor.files import open_shared, read_regular
 from netdoctor.inventory import InventoryError, Target, expand
 from netdoctor.inventory.names import host_of, is_valid_host, node_id
 from netdoctor.inventory.nodeset import fold
 from netdoctor.inventory.task import Task
-from netdoctor.report.foreign import foreign_owner
 from netdoctor.report.formats.json_ import NODES_MAX
 from netdoctor.report.kept import as_facts as facts_kept
 from netdoctor.report.save import load
@@ -108,12 +108,17 @@ def read(words: Sequence[str], uid: int | None = None) -> Iterator[Written]:
 
     uid: whose files are taken beside our own.
     """
-    paths = list(dict.fromkeys(path for word in words for path in _files_of(word)))
+    # A file that is found and named as well is taken as one that was named.
+    paths: dict[str, bool] = {}
+    for word in words:
+        files = _files_of(word)
+        for path in files:
+            paths[path] = paths.get(path, True) and files != [word]
     if len(paths) > FILES_MAX:
         raise InputError(f"--facts: {len(paths)} files, {FILES_MAX} are read")
     left = BYTES_MAX
-    for path in paths:
-        for found, size in _lines(path, uid):
+    for path, by_folder in paths.items():
+        for found, size in _lines(path, uid, found=by_folder):
             left -= size
             if left < 0:
                 raise InputError(f"--facts: more than {BYTES_MAX >> 30} GiB of facts in all")
@@ -156,30 +161,30 @@ def _files_of(word: str) -> list[str]:
     return [word]
 
 
-def _lines(path: str, uid: int | None) -> Iterator[tuple[Written, int]]:
-    """Each line of facts in a file, and its size; one that says what is wrong where there is none."""
+def _lines(path: str, uid: int | None, *, found: bool) -> Iterator[tuple[Written, int]]:
+    """Each line of facts in a file, and its size; one that says what is wrong where there is none.
+
+    found: nobody has named it. A link, or another name of the same file, could make it any file of the user's
+    that holds a stranger's text, such as a log: no link is followed, and nothing stands before its lines.
+    """
     name, node = clean(path, 200), _node_of(path)
 
     def fault(kind: Fault, detail: str) -> tuple[Written, int]:
         return Written(position=name, node=node, fault=kind, detail=detail), 0
 
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        opened = open_shared(path, found=found)
     except (OSError, ValueError) as error:
-        yield fault(Fault.UNREAD, getattr(error, "strerror", None) or str(error))
+        is_link = found and getattr(error, "errno", None) == errno.ELOOP
+        why = getattr(error, "strerror", None) or str(error)
+        yield fault(Fault.UNREAD, "it is a link, which is not followed; name the file" if is_link else why)
         return
-    # Of the open file: the name may stand for another one a moment later.
-    info = os.fstat(descriptor)
-    if not stat.S_ISREG(info.st_mode):
-        os.close(descriptor)
-        yield fault(Fault.UNREAD, "it is no regular file")
-        return
-    with os.fdopen(descriptor, "rb") as file:
-        if (owner := foreign_owner(info.st_uid)) and info.st_uid != uid:
-            yield fault(Fault.FOREIGN, f"it belongs to {owner}; --facts-uid {info.st_uid} takes it")
+    with opened.file as file:
+        if opened.owner and opened.uid != uid:
+            yield fault(Fault.FOREIGN, f"it belongs to {opened.owner}; --facts-uid {opened.uid} takes it")
             return
-        if info.st_mode & stat.S_IWOTH:
-            yield fault(Fault.FOREIGN, f"everybody may write to it (mode {stat.S_IMODE(info.st_mode):o})")
+        if opened.mode & stat.S_IWOTH:
+            yield fault(Fault.FOREIGN, f"everybody may write to it (mode {opened.mode:o})")
             return
         number, some = 0, False
         try:
@@ -187,11 +192,12 @@ def _lines(path: str, uid: int | None) -> Iterator[tuple[Written, int]]:
                 yield from _of_report(path, name)
                 return
             for position, line in raw_lines(file, name):
-                found, number = decode(line, position), number + 1
-                if found is not None:
+                number += 1
+                written = None if found and not line.startswith(HEAD) else decode(line, position)
+                if written is not None:
                     some = True
                     # A line whose node cannot be told stands for the one that the file is called after.
-                    yield (found if found.node else replace(found, node=node)), len(line)
+                    yield (written if written.node else replace(written, node=node)), len(line)
         except OSError as error:
             yield fault(Fault.UNREAD, error.strerror or str(error))
         except InputError as error:

@@ -10,7 +10,6 @@ from netdoctor.check import Check
 from netdoctor.engine.assemble.accepted import Suppression
 from netdoctor.engine.registry import matches
 from netdoctor.errors import InputError
-from netdoctor.inventory.nodeset import expand
 from netdoctor.inventory.reading import file_exists
 from netdoctor.options import OPTIONS, ScanRequest
 from netdoctor.scanning.tomlfile import Reader, hint_for, load, quoted
@@ -42,10 +41,10 @@ class Settings:
 
 def read(path: Path | None, checks: Collection[Check]) -> Settings:
     """The settings of a file, none of no file. checks: all there are. Raises InputError, a line for each
-    mistake."""
+    mistake, and where it is called as what is found by itself and a stranger could have written it."""
     if path is None:
         return Settings()
-    tables, lines = load(path)
+    tables, lines = load(path, found=path.name == NAME)
     return _Reader(path, lines, checks).read(tables)
 
 
@@ -107,7 +106,7 @@ class _Reader(Reader):
         names: set[str] = set()
         for text in self.strings(one, "nodes", number):
             try:
-                names.update(expand(text))
+                names.update(self.names(text))
             except ValueError as error:
                 self.say((number, ("nodes",)), clean(str(error), 200))
         return frozenset(names) if "nodes" in one else None

@@ -1,37 +1,75 @@
 """TOML files that people write for netdoctor: read with bounds, and mistakes told with their lines."""
 
 import difflib
+import errno
 import re
+import stat
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from netdoctor.errors import InputError
-from netdoctor.files import read_regular
+from netdoctor.files import open_shared, read_regular
+from netdoctor.inventory.nodeset import RANGE_MAX, expand
 from netdoctor.text import clean
 
 SIZE_MAX = 1024 * 1024
+DEPTH_MAX = 16
+# tomllib keeps each part of a dotted key with all before it: 90 kB of one would take gigabytes.
+DOTS_MAX = 32
+_RUN = re.compile(r"[^,=\[\]{}\n]+")
+# Node names that all ranges of a file stand for.
+NAMES_MAX = 10 * RANGE_MAX
 _HEADER = re.compile(r"\s*\[(\[?)([^\]#]+)\]\]?\s*(?:#.*)?")
 _KEY = re.compile(r"""\s*((?:[A-Za-z0-9_.\s-]|"[^"]*"|'[^']*')+?)\s*=""")
 
 KeyPath = tuple[int, tuple[str, ...]]  # which table of a group from 1, 0 for none; and the words of a key
 
 
-def load(path: Path) -> tuple[dict[str, Any], list[str]]:
-    """(the tables of a file, its lines). Raises InputError."""
+def load(path: Path, *, found: bool = False) -> tuple[dict[str, Any], list[str]]:
+    """(the tables of a file, its lines). found: nobody may have named it. Raises InputError."""
     try:
-        data = read_regular(path, SIZE_MAX)
+        data = _trusted(path) if found else read_regular(path, SIZE_MAX)
         if len(data) > SIZE_MAX:
             raise InputError(f"{path}: has more than {SIZE_MAX} bytes")
         text = data.decode("utf-8-sig")
-        return tomllib.loads(text), text.splitlines()
+        if any(run.count(".") > DOTS_MAX for run in _RUN.findall(text)):
+            raise InputError(f"{path}: has more than {DOTS_MAX} dots in one key or text")
+        tables = tomllib.loads(text)
+        if _is_deep(tables):
+            raise InputError(f"{path}: is nested more than {DEPTH_MAX} deep")
+        return tables, text.splitlines()
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 (byte {error.start})") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InputError(f"{path}: {clean(str(error), 200)}") from None
+
+
+def _is_deep(tables: dict[str, Any]) -> bool:
+    """Whether it is nested deeper than DEPTH_MAX."""
+    level: list[Any] = [tables]
+    for _ in range(DEPTH_MAX + 1):
+        inner = [value.values() if isinstance(value, dict) else value for value in level]
+        level = [one for values in inner for one in values if isinstance(one, dict | list)]
+    return bool(level)
+
+
+def _trusted(path: Path) -> bytes:
+    """What is in a file that only this user and root could have written or put there. Raises OSError."""
+    opened = open_shared(path, found=False)
+    with opened.file as file:
+        why = f"it belongs to {opened.owner}" if opened.owner else ""
+        if not why and opened.mode & stat.S_IWOTH:
+            why = f"everybody may write to it (mode {opened.mode:o})"
+        if why:
+            raise PermissionError(
+                errno.EPERM,
+                f"{why}: --suppress FILE takes a copy of yours, --suppress '' goes without",
+            )
+        return file.read(SIZE_MAX + 1)
 
 
 def quoted(word: str) -> str:
@@ -55,12 +93,23 @@ class Reader:
         self.path = path
         self.lines = _lines_of_keys(lines, group)
         self.wrong: list[tuple[int, str]] = []
+        self.room = NAMES_MAX
 
     def say(self, path: KeyPath, text: str) -> None:
         self.wrong.append((self.line(path), text))
 
     def unknown(self, key: str, path: KeyPath, known: Sequence[str]) -> None:
         self.say(path, f"nobody knows {quoted(key)}{hint_for(key, known)}")
+
+    def names(self, text: str) -> list[str]:
+        """The nodes of a node set, none past what a file may have. Raises ValueError."""
+        if self.room < 0:  # which has been told
+            return []
+        found = expand(text)
+        self.room -= len(found)
+        if self.room < 0:
+            raise ValueError(f"its ranges stand for more than {NAMES_MAX} names in all")
+        return found
 
     def line(self, path: KeyPath) -> int:
         """Where a key stands, else the table that it is in."""

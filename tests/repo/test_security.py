@@ -86,3 +86,53 @@ def test_sockets_are_opened_in_few_places() -> None:
     assert found.keys() == {"socket"}
     reading = {"netdoctor/rules/addresses.py"}  # inet_pton, which opens none
     assert all(place.startswith("netdoctor/transport/") for place in found["socket"] - reading)
+
+
+# What opens files beside netdoctor/files.py, and what they are. Files of others are opened there.
+OWN_DATA = "a file of the package"
+KERNEL = "/proc, /sys or /dev"
+OPENS = {
+    "netdoctor/cli/__init__.py": KERNEL,
+    "netdoctor/cli/expect.py": "made new (x)",
+    "netdoctor/engine/registry.py": "collectors of plug-ins",
+    "netdoctor/explain/glossary/__init__.py": OWN_DATA,
+    "netdoctor/explain/knowledge.py": OWN_DATA,
+    "netdoctor/explain/reading.py": "logs, which steer nothing",
+    "netdoctor/launch/folder.py": "a plan, replaced where its sums are right",
+    "netdoctor/measure/gpu_work.py": OWN_DATA,
+    "netdoctor/measure/imports.py": OWN_DATA,
+    "netdoctor/measure/ranks.py": OWN_DATA,
+    "netdoctor/report/formats/html.py": OWN_DATA,
+    "netdoctor/report/save.py": "by descriptors of folders, without links",
+    "netdoctor/report/schema.py": OWN_DATA,
+    "netdoctor/tables.py": OWN_DATA,
+    "netdoctor/transport/bundle.py": OWN_DATA,
+    "netdoctor/transport/here.py": KERNEL,
+    "netdoctor/transport/provide.py": OWN_DATA,
+    "netdoctor/transport/ray/ray_driver.py": KERNEL,
+    "netdoctor/transport/ray/raycluster.py": KERNEL,
+    "netdoctor/transport/ray/rayhelper.py": "Ray's program, and a file of the package",
+    "netdoctor/transport/ssh/knownhosts.py": "the user's known_hosts",
+    "netdoctor/transport/ssh/transport.py": KERNEL,
+}
+OPEN = {"open", "read_text", "read_bytes", "write_text", "write_bytes"}
+NOT_FILES = {"netdoctor/transport/ssh/login.py"}  # connections
+
+
+def _opens(path: Path) -> bool:
+    for one in ast.walk(parsed(path)):
+        if isinstance(one, ast.Call):
+            name = one.func.id if isinstance(one.func, ast.Name) else getattr(one.func, "attr", "")
+            if name in OPEN:
+                return True
+    return False
+
+
+def test_files_that_others_may_have_written_are_opened_in_one_place() -> None:
+    found = {
+        place
+        for folder in ("netdoctor", "checks", "tui")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if not (place := path.relative_to(ROOT).as_posix()).startswith(ELSEWHERE) and _opens(path)
+    }
+    assert found - NOT_FILES == {*OPENS, "netdoctor/files.py"}

@@ -10,11 +10,12 @@ from netdoctor import cli
 from netdoctor.errors import InputError
 from netdoctor.report.output import Output, RenderOptions, deliver, parse_outputs
 from netdoctor.report.places import keep_apart, opened
-from netdoctor.report.save import load, save, write_whole
+from netdoctor.report.save import load, save, write_into, write_whole
 from netdoctor.scanning import ScanRequest
 from tests.report.build import sample_report
 from tests.report.test_foreign import STRANGER
 from tests.scanning.ground import Ground
+from tests.strangers import strangers
 
 
 @pytest.fixture
@@ -198,3 +199,28 @@ def test_what_could_not_be_written_is_told_with_the_code(
         assert "the report was not saved to r.json: No space left on device" in shown
         assert "-o junit=j.xml: No space left" in shown
     assert list(here.iterdir()) == []
+
+
+def test_no_link_of_a_stranger_is_followed_to_what_is_written(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name was known beforehand, in a folder that several may write to."""
+    victim, pipe, group = here / "victim", here / "pipe", here / "group"
+    victim.write_text("mine")
+    os.mkfifo(pipe)
+    group.mkdir()
+    for name, target in {"out": victim, "by": pipe, "gone": here / "new", "chain": group / "out"}.items():
+        (group / name).symlink_to(target)
+    (group / "folder").symlink_to(here, target_is_directory=True)
+    with strangers(monkeypatch, *(group / name for name in ("out", "by", "gone", "folder"))):
+        for name in ("out", "by", "gone", "chain"):
+            with pytest.raises(OSError, match="it is a link that belongs to uid"):
+                write_whole(group / name, b"x")
+        with pytest.raises(OSError, match="it is a link that belongs to uid"):
+            write_into(group / "folder", "victim", b"x")
+    assert victim.read_text() == "mine"
+    assert not (here / "new").exists()
+    write_whole(group / "chain", b"through links of one's own")
+    assert victim.read_bytes() == b"through links of one's own"
+    assert (group / "chain").is_symlink()
+    assert (group / "out").is_symlink()

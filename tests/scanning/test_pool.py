@@ -556,3 +556,22 @@ def test_what_is_neither_facts_nor_a_report_is_told_before_anything(
             out, err = capsys.readouterr()
             assert not out
             assert said in err
+
+
+def test_what_is_found_is_no_link_and_holds_lines_of_facts_alone(tmp_path: Path) -> None:
+    """A link, or a second name, makes a log of the user's with a stranger's text in it a file of facts."""
+    log, folder = tmp_path / "service.log", tmp_path / "facts"
+    folder.mkdir()
+    log.write_bytes(b"GET /" + line("ghost", now=time.time()))
+    (folder / "a.facts.jsonl").symlink_to(log)
+    os.link(log, folder / "b.facts.jsonl")
+    plain = folder / "c.facts.jsonl"
+    plain.write_bytes(line("gpu1", now=time.time()))
+    (folder / "d.facts.jsonl").symlink_to(plain)
+    for word in (str(folder), f"{folder}/*"):
+        assert {one.node: one.fault for one in read([word])} == {
+            "a": Fault.UNREAD, "b": Fault.BROKEN, "gpu1": None, "d": Fault.UNREAD,
+        }  # fmt: skip
+    # Who names a file has chosen it: the log of a task, with words before each line.
+    assert [(one.node, one.fault) for one in read([str(log)])] == [("ghost", None)]
+    assert [one.fault for one in read([str(folder / "d.facts.jsonl")])] == [None]

@@ -1,6 +1,7 @@
 """What is accepted in netdoctor.toml: no cause of the verdict, seen everywhere, green only where measured."""
 
 import json
+import tracemalloc
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,12 +28,14 @@ from netdoctor.report.model import Report
 from netdoctor.report.redact import redact
 from netdoctor.report.save import load, save
 from netdoctor.scanning import ScanRequest, judge_saved, kept_request
+from netdoctor.scanning.settings import read
 from netdoctor.tui import pages
 from netdoctor.tui.state import opened
 from tests.core.fake import hint, saying, store_of
 from tests.engine.test_build import RUN
 from tests.report import strict
 from tests.scanning.ground import Ground
+from tests.strangers import strangers
 
 TODAY = datetime.now(UTC).date()
 SOON = TODAY + timedelta(days=9)
@@ -339,3 +342,62 @@ def test_no_suppression_hides_more_than_it_names(
         assert replace(report, notes=()) == replace(bare, notes=())
     # What was written can be read: it is no damaged file that somebody has accepted something in.
     assert loads(dumps(report)).verdict == report.verdict
+
+
+def test_what_a_stranger_could_have_written_accepts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ground: Ground
+) -> None:
+    """Neither beside the hosts file, nor where netdoctor is called, nor by a report that names it so."""
+    toml, elsewhere = Path("netdoctor.toml"), Path("accepted.toml")
+    toml.write_text(suppress())
+    Path("hosts.txt").write_text("n1\n")
+    ground.checks[1] = saying("net.one", on("n1"))
+    asked: list[dict[str, Any]] = [
+        {"hosts": ("n1",)}, {"hosts": ("hosts.txt",)}, {"hosts": ("n1",), "suppress": toml},
+    ]  # fmt: skip
+    for one in asked:
+        toml.chmod(0o664)  # the umask of many distributions
+        assert ground.scan(ScanRequest(**one)).suppressed
+        toml.chmod(0o666)
+        with pytest.raises(InputError, match=r"netdoctor.toml: everybody may write to it \(mode 666\)"):
+            ground.scan(ScanRequest(**one))
+        toml.chmod(0o644)
+        with strangers(monkeypatch, toml), pytest.raises(InputError, match="belongs to uid"):
+            ground.scan(ScanRequest(**one))
+    assert not ground.scan(ScanRequest(hosts=("n1",), suppress=Path())).suppressed
+    toml.rename(elsewhere)
+    toml.symlink_to(elsewhere)
+    assert ground.scan(ScanRequest(hosts=("n1",))).suppressed
+    with strangers(monkeypatch, toml), pytest.raises(InputError, match="it is a link that belongs to uid"):
+        ground.scan(ScanRequest(hosts=("n1",)))
+    elsewhere.chmod(0o666)
+    assert ground.scan(ScanRequest(hosts=("n1",), suppress=elsewhere)).suppressed  # as it was named
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[[suppress]]\ncheck = 'net.one'\nreason = 'x'\nnodes = [" + "'n[1-20000]'," * 12_000 + "]\n",
+        "".join(
+            f"[[suppress]]\ncheck = 'net.one'\nreason = 'x'\nnodes = ['n{i}[1-20000]', 'm[1-20000]']\n"
+            for i in range(900)
+        ),
+        ".".join("a" * 90_000) + " = 1\n",
+        f"x = {{{'.'.join('a' * 90_000)} = 1}}\n",
+        f"{'.'.join('a' * 20)} = 1\n",
+        f"[{'.'.join('a' * 400)}]\n" + "".join(f"k{i} = 1\n" for i in range(20_000)),
+    ],
+)
+def test_a_file_is_small_in_memory_whatever_it_says(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "netdoctor.toml"
+    path.write_text(text)
+    tracemalloc.start()
+    try:
+        with pytest.raises(
+            InputError, match=r"more than 200000 names in all|more than 16 deep|more than 32 dots"
+        ) as raised:
+            read(path, [saying("net.one")])
+        assert len(str(raised.value)) < 300
+        assert tracemalloc.get_traced_memory()[1] < 150 << 20
+    finally:
+        tracemalloc.stop()

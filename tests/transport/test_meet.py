@@ -387,17 +387,37 @@ def test_the_file_in_the_folder_is_our_own_or_nothing_is_done_by_it(tmp_path: Pa
         rooms.invited(folder)
 
 
+@pytest.mark.parametrize("hops", [1, 2])
+def test_a_link_in_the_folder_is_replaced_and_not_followed(hops: int, tmp_path: Path) -> None:
+    """Whoever can write there knows the name beforehand; the secret is for nobody's file but its own."""
+    folder, victim = tmp_path / "meet", tmp_path / "victim"
+    folder.mkdir()
+    victim.write_text("mine")
+    (tmp_path / "hop").symlink_to(victim)
+    path = folder / rooms.NAME
+    path.symlink_to(victim if hops == 1 else tmp_path / "hop")
+    standing = rooms.invite(folder, [(HERE, 1)], KEY)
+    assert victim.read_text() == "mine"
+    assert not path.is_symlink()
+    path.unlink()
+    victim.write_bytes(standing.content)
+    path.symlink_to(victim)
+    standing.withdraw()
+    assert path.is_symlink()
+
+
 @pytest.mark.parametrize("trouble", [SystemExit(143), OSError("full"), None])
 def test_what_ends_a_scan_as_it_leaves_its_file_takes_the_file_away(
     trouble: BaseException | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def ended(path: Path, data: bytes) -> None:
+    def ended(folder: Path, name: str, data: bytes) -> None:
+        path = folder / name
         write_whole(path, data)
         if trouble is not None:
             raise trouble
         path.chmod(0o644)  # as some shared folders have it
 
-    monkeypatch.setattr(rooms, "write_whole", ended)
+    monkeypatch.setattr(rooms, "write_into", ended)
     with pytest.raises((SystemExit, InputError)):
         rooms.invite(tmp_path, [(HERE, 1)], KEY)
     assert os.listdir(tmp_path) == []
