@@ -266,10 +266,11 @@ def chosen_pythons(found: Mapping[str, SoftwareFacts]) -> dict[str, str]:
     """The interpreter with torch that each node takes, by node: the same path everywhere where there is one.
 
     found: what the nodes' default interpreter says. A node that is not in the answer keeps that. Nobody is
-    told to run what another node named.
+    told to run what another node named, nor what somebody else on the node could have made.
     """
     having = {
-        node: ([software.executable] if software.torch else []) + [other.python for other in software.others]
+        node: ([software.executable] if software.torch else [])
+        + [other.python for other in software.others if not other.distrust]
         for node, software in found.items()
     }
     usable = {node: [path for path in paths if is_python_path(path)] for node, paths in having.items()}

@@ -56,6 +56,8 @@ class Interpreter:
     python: str
     origin: str  # how it was found
     torch: str  # its version
+    # Who beside root and the login's user could change what it runs; empty for nobody.
+    distrust: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

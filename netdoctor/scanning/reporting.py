@@ -29,6 +29,7 @@ from netdoctor.rules import profiles
 from netdoctor.scanning.plan import Plan, of_profile_full
 from netdoctor.scanning.record import keep_request
 from netdoctor.store import Store
+from netdoctor.text import clean
 
 SETTINGS = "ssh: "
 _DEFAULTS = ScanRequest()
@@ -152,7 +153,7 @@ def _notes(plan: Plan, outcome: Outcome) -> list[Note]:
         for p in plan.known.plugins
         if p.error
     ]
-    notes += [*_from_shell(plan.job), *_pythons(plan, outcome), *hardware_remarks(outcome.store)]
+    notes += [*_from_shell(plan.job), *python_notes(plan, outcome), *hardware_remarks(outcome.store)]
     notes += remark_notes(plan.transport.notes, REMARK_PREFIXES.get(plan.request.via, SETTINGS))
     if outcome.judgement.tracebacks and (path := keep_traceback("\n".join(outcome.judgement.tracebacks))):
         notes.append(Note(level="warn", text=f"part of netdoctor itself crashed; tracebacks: {path}"))
@@ -179,7 +180,7 @@ def _from_shell(job: Job) -> list[Note]:
     return [Note(level="info", text=text)] if names else []
 
 
-def _pythons(plan: Plan, outcome: Outcome) -> list[Note]:
+def python_notes(plan: Plan, outcome: Outcome) -> list[Note]:
     """Which interpreters were taken where that was left to us."""
     asking = [target.id for target in plan.targets if target.python == AUTO]
     found = outcome.store.present("software", asking)
@@ -187,7 +188,15 @@ def _pythons(plan: Plan, outcome: Outcome) -> list[Note]:
     for node, software in found.items():
         by_path.setdefault(f"{software.executable}{'' if software.torch else ' (no torch)'}", []).append(node)
     parts = [f"{path} on {fold(nodes, 60)}" if len(by_path) > 1 else path for path, nodes in by_path.items()]
-    return [Note(level="info", text=f"--python auto took {', '.join(parts)}")] if parts else []
+    notes = [Note(level="info", text=f"--python auto took {', '.join(parts)}")] if parts else []
+    left_out = {
+        other.python: f"--python auto left out {clean(other.python, 200)} on {node}: "
+        f"{clean(other.distrust, 200)}; --python PATH takes it all the same"
+        for node, software in found.items()
+        for other in software.others
+        if other.distrust
+    }
+    return [*notes, *(Note(level="warn", text=text) for text in list(left_out.values())[:REMARKS_AT_MOST])]
 
 
 def remark_notes(remarks: Sequence[str], prefix: str = SETTINGS) -> list[Note]:

@@ -55,6 +55,7 @@ from netdoctor.rules.packages import environment as environment_of
 from netdoctor.transport import bundle
 from tests.agent import harness, trees
 from tests.agent.test_bootstrap import SUPPORTED, python_or_skip
+from tests.strangers import strangers
 
 TYPES = {info.group: cls for cls, info in FACT_TYPES.items()}
 
@@ -2103,3 +2104,32 @@ def test_an_ntpd_that_does_not_answer_says_why(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(facts_time, "NTP_PORT", nobody.getsockname()[1])
     (found,) = facts_time.reports(["ntpd"])
     assert "refused" in found["error"]
+
+
+@pytest.mark.parametrize(
+    "part", ["", "bin", "bin/python3", "lib/python3.11", "lib/python3.11/site-packages",
+             "lib/python3.11/site-packages/torch"],
+)  # fmt: skip
+def test_who_could_change_an_interpreter_is_told(
+    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trees.make(tmp_path, environment("/opt/venv"))
+    other = tmp_path / "opt/venv" / part
+
+    def distrust() -> str:
+        rows = pythons.find_with_torch({}, "/home/ml", [], lambda _: "2.6.0", str(tmp_path), "/usr")
+        return str(next(row.get("distrust", "") for row in rows))
+
+    (tmp_path / "opt/venv/bin/python3").chmod(0o755)
+    assert distrust() == ""
+    with strangers(monkeypatch, other):
+        assert distrust() == f"{other} belongs to uid 4321"
+    other.chmod(0o777)
+    assert distrust() == f"everybody may write to {other} (mode 777)"
+    other.chmod(0o775)
+    assert distrust() == ""
+    other.rename(tmp_path / "real")
+    other.symlink_to(tmp_path / "real")
+    if part:  # the link of the interpreter is what is replaced
+        with strangers(monkeypatch, other):
+            assert "belongs to uid 4321" in distrust()

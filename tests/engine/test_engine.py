@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -11,7 +12,7 @@ from netdoctor.check import Check, Profile
 from netdoctor.engine import gathering
 from netdoctor.engine import run as engine_run
 from netdoctor.engine.diagnose import diagnose
-from netdoctor.engine.gathering import AUTO, lookups
+from netdoctor.engine.gathering import AUTO, chosen_pythons, lookups
 from netdoctor.engine.judge import ready_nodes
 from netdoctor.engine.run import Options, Outcome, Progress, Scan, judge_facts
 from netdoctor.errors import DeadlineReached
@@ -21,6 +22,7 @@ from netdoctor.facts.host import HostFacts, LimitFacts
 from netdoctor.facts.net import FirewallFacts, PathMtus, PortMatrix, ResolveFacts, RouteFacts
 from netdoctor.facts.software import Interpreter, Job, SoftwareFacts, Torch
 from netdoctor.model import Finding, Status, fail
+from netdoctor.scanning.reporting import python_notes
 from netdoctor.store import Store, dump, load
 from netdoctor.transport.base import Reply, Request
 from netdoctor.transport.frames import decode_members
@@ -460,3 +462,18 @@ def test_python_auto_takes_what_the_node_has(facts: list[dict[str, Any]], taken:
     assert [target.python for target in scan.targets] == taken
     assert set(rows(outcome)["net.ports"]) == {"."}
     assert transport.started == [[None, None], taken]
+
+
+def test_python_auto_leaves_out_what_somebody_else_made() -> None:
+    """Also where all nodes have it and nothing else has torch."""
+    theirs = Interpreter(python="/opt/a/bin/python3", origin="venv", torch="2.6.0", distrust="of uid 1001")
+    own = Interpreter(python="/opt/b/bin/python3", origin="venv", torch="2.6.0")
+    node = SoftwareFacts(executable="/usr/bin/python3", version="3.11.9")
+    found = {"n1": replace(node, others=(theirs, own)), "n2": replace(node, others=(theirs,))}
+    assert chosen_pythons(found) == {"n1": own.python}
+    store = Store()
+    for name, software in found.items():
+        store.put("software", name, software)
+    asking = SimpleNamespace(targets=[replace(target, python=AUTO) for target in targets(2)])
+    notes = python_notes(cast(Any, asking), cast(Any, SimpleNamespace(store=store)))
+    assert "/opt/a/bin/python3 on n2: of uid 1001; --python PATH takes it" in notes[-1].text

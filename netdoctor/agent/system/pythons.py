@@ -4,6 +4,7 @@ Looked for by name where environments usually are. None is run: what counts is t
 """
 
 import os
+import stat
 import time
 
 from . import files
@@ -60,7 +61,9 @@ def find_with_torch(
         python = interpreter(prefix, root)
         version = torch_in(site_packages(real)) if python else None
         if python and version:
-            found.append({"python": python, "origin": origin, "torch": version})
+            row = {"python": python, "origin": origin, "torch": version}
+            distrust = who_could_change(real, files.under(root, python))
+            found.append(dict(row, distrust=distrust) if distrust else row)
     return found
 
 
@@ -71,6 +74,28 @@ def interpreter(prefix: str, root: str) -> "Optional[str]":
         if _may_be_run(path) and os.access(files.under(root, path), os.X_OK):
             return path
     return None
+
+
+def who_could_change(prefix: str, python: str) -> str:
+    """Say who beside root and this user could make the interpreter run something else; empty for nobody.
+
+    prefix: the environment's folder. Asked of it, its program and the folders that its packages are in.
+    """
+    folders = site_packages(prefix)
+    parts = [prefix, os.path.dirname(python), python, os.path.join(prefix, "pyvenv.cfg"), *folders]
+    parts += {os.path.dirname(folder) for folder in folders}
+    parts += [os.path.join(folder, "torch") for folder in folders]
+    for part in parts:
+        for ask in (os.lstat, os.stat):  # of a link, and of what it leads to
+            try:
+                info = ask(part)
+            except (OSError, ValueError):
+                continue
+            if info.st_uid not in (0, os.geteuid()):
+                return "%s belongs to uid %d" % (part[:PATH_CAP], info.st_uid)
+            if info.st_mode & stat.S_IWOTH and not stat.S_ISLNK(info.st_mode):
+                return "everybody may write to %s (mode %o)" % (part[:PATH_CAP], stat.S_IMODE(info.st_mode))
+    return ""
 
 
 def _may_be_run(path: str) -> bool:
