@@ -87,7 +87,9 @@ def rdma_rate(
     for node, hca, one in compared:
         port = one.port
         most = typical[port.name]
-        if len(comparable[port.name]) == 1 or (not most.is_most and typical[_card(hca)].is_most):
+        # Between two generations a port is held against its own kind, where that differs in itself.
+        by_kind = not most.is_most and typical[_card(hca)].is_most and len(kinds[one.kind]) > 1
+        if len(comparable[port.name]) == 1 or by_kind:
             most = typical[_card(hca)]
         if one.gbit_s < most.gbit_s:
             # Two generations in one cluster: what all cards of a kind have is no fault of one.
