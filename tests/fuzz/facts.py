@@ -158,8 +158,8 @@ def _quiet(path: Path, data: bytes) -> None:
     path.chmod(0o600)
 
 
-def judged(folder: Path) -> Report:
-    request = ScanRequest(facts=(str(folder),), via=FILED, save=None, profile="quick")
+def judged(words: tuple[str, ...]) -> Report:
+    request = ScanRequest(facts=words, via=FILED, save=None, profile="quick")
     plan = prepare(request, known=registry.load(plugins=False))
     return assemble(plan, plan.scan().run(plan.transport), 1.0)
 
@@ -169,15 +169,16 @@ def case(rng: random.Random) -> None:
     with tempfile.TemporaryDirectory(prefix="netdoctor-fuzz-") as name:
         folder = Path(name)
         bad = {}
+        named = rng.random() < 0.5  # only in files that are named is anything let stand before a line
         for i in range(COUNT):
             data = line(i)
             if i and rng.random() < 0.4:  # the first one is whole: there is a job to be judged
                 bad[NODES[i]] = spoil = rng.choice(SPOILS)
                 put(rng, folder, i, spoil(rng, data), spoiled=True)
             else:
-                put(rng, folder, i, harmless(rng, data), spoiled=False)
+                put(rng, folder, i, harmless(rng, data) if named else data, spoiled=False)
         try:
-            report = judged(folder)
+            report = judged(tuple(map(str, sorted(folder.iterdir()))) if named else (str(folder),))
         except InputError as error:
             assert_inert(str(error))
             return
