@@ -109,7 +109,7 @@ def little_shm(store: Store, number: int, count: int) -> None:
 
 @fault("nofile-low")
 def few_files(store: Store, number: int, count: int) -> None:
-    change(store, "limits", number, nofile_soft=256, nofile_hard=256)
+    change(store, "limits", number, nofile_soft=64, nofile_hard=64)
 
 
 @fault("tmp-full")
