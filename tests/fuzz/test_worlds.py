@@ -8,4 +8,4 @@ from tests.oracle import spaces
 
 @pytest.mark.skipif(bool(spaces.refused()), reason=spaces.refused() or "spaces")
 def test_a_printed_fix_heals_and_does_no_harm() -> None:
-    assert worlds.run(1, 3.0) > 0
+    assert worlds.run(1, 1.0) > 0
