@@ -18,7 +18,7 @@ def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
     Raises OSError, whose strerror says what is there instead of a file.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        descriptor = os.open(path, _READ)
     except OSError as error:
         if error.errno in (errno.ENXIO, errno.ENODEV):  # a socket, a device without a driver
             raise _no_file(path) from None

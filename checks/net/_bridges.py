@@ -1,6 +1,7 @@
 """Which nodes are containers that only their own machine can dial."""
 
 from collections.abc import Iterator, Mapping
+from functools import cache, partial
 
 from netdoctor.checks._shared.addresses import holders, holds, parse, usable
 from netdoctor.checks._shared.ports import OPEN
@@ -28,7 +29,7 @@ def on_bridges(
         # At an address of its own a node reaches itself.
         if probe.outcome in OPEN and probe.src in nets and not holds(nets[probe.src], probe.address)
     }
-    holding = holders(nets)
+    holding = cache(partial(holders, nets))  # of containers only, which most clusters have none of
     for node, net in nets.items():
         host, rows = hosts.get(node), usable(net)
         inner = {dev.kind for dev in net.netdevs if dev.up and not dev.loopback} == {"veth"}
@@ -36,7 +37,7 @@ def on_bridges(
             continue
         has = listing(f"{row.ifname} {row.address}" for row in rows)
         # Containers of one machine have its boot id.
-        near = (other for row in rows for other in holding[parse(row.address)][:4] if other in hosts)
+        near = (other for row in rows for other in holding()[parse(row.address)][:4] if other in hosts)
         same = [other for other in near if hosts[other].boot_id != host.boot_id]
         dialled = sessions[node].address if node in sessions else None
         if same:

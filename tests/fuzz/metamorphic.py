@@ -14,7 +14,7 @@ from tests.checks import build
 from tests.fuzz import drawn
 from tests.metamorphic import labs, moves, pairs
 from tests.metamorphic.faults import FAULTS
-from tests.metamorphic.world import Said, World, derive, difference, judged, known_faults, said
+from tests.metamorphic.world import Judgement, World, derive, difference, judged, judgement_of, known_faults
 
 # Checks of the first node, which is the rendezvous: a fault that goes there has one more thing to say.
 OF_MASTER = ("rdzv.", "net.ports")
@@ -54,10 +54,12 @@ def moved(causes: Causes, names: Mapping[str, str]) -> dict[tuple[str, str], fro
     return {key: frozenset(map(one, culprits)) for key, culprits in causes.items()}
 
 
-def alike(before: Said, after: Said, names: Mapping[str, str], leave: tuple[str, ...] = ()) -> None:
+def assert_equal(
+    before: Judgement, after: Judgement, names: Mapping[str, str], leave: tuple[str, ...] = ()
+) -> None:
     """The same is said of each node under its new name. leave: starts of checks whose cells may differ."""
-    told = f"\n{chr(10).join(before.titles)}\nnow\n{chr(10).join(after.titles)}"
-    assert not (found := difference(moved(before.causes, names), after.causes)), found + told
+    message = f"\n{chr(10).join(before.titles)}\nnow\n{chr(10).join(after.titles)}"
+    assert not (found := difference(moved(before.causes, names), after.causes)), found + message
     cells = {
         (check, names[node]): status
         for check, by_node in before.cells.items()
@@ -65,10 +67,10 @@ def alike(before: Said, after: Said, names: Mapping[str, str], leave: tuple[str,
         if not check.startswith(leave or ("-",))
     }
     now = {(check, node): after.cells[check].get(node) for check, node in cells}
-    assert not (found := difference(cells, now)), found + told
+    assert not (found := difference(cells, now)), found + message
 
 
-def facts_are_said_otherwise(rng: random.Random) -> None:
+def facts_are_written_differently(rng: random.Random) -> None:
     world = rng.choice((draw, drawn_wild, labs.drawn) if _LONG else (draw, drawn_wild))(rng)
     store = world.store() if isinstance(world, World) else world.store
     nodes = build.names(world.count) if isinstance(world, World) else list(labs.NODES)
@@ -84,7 +86,7 @@ def facts_are_said_otherwise(rng: random.Random) -> None:
         order = sorted(names.values(), key=lambda node: store.get("node", node).order)
         derive(store, order)
         after = judged(store, order)
-        alike(before, after, names)
+        assert_equal(before, after, names)
         assert (before.state, before.code) == (after.state, after.code)
     except AssertionError as error:
         error.add_note(f"{world}: {' + '.join(done)}")
@@ -100,13 +102,17 @@ def fault_is_on_another_node(rng: random.Random) -> None:
     rest_before = [n for n in build.names(world.count) if n not in {build.name(a) for a in to}]
     rest_after = [n for n in build.names(world.count) if n not in {build.name(b) for b in places}]
     names |= dict(zip(rest_before, rest_after, strict=True))
-    noted(world, other, lambda: alike(said(world), said(other), names, OF_MASTER))
+    noted(world, other, lambda: assert_equal(judgement_of(world), judgement_of(other), names, OF_MASTER))
 
 
 def healthy_nodes_come_in(rng: random.Random) -> None:
     world = draw(rng)
     other = replace(world, count=rng.randint(world.count + 1, 9))
-    noted(world, other, lambda: alike(said(world), said(other), moves.as_is(build.names(world.count))))
+    noted(
+        world,
+        other,
+        lambda: assert_equal(judgement_of(world), judgement_of(other), moves.as_is(build.names(world.count))),
+    )
 
 
 def cluster_comes_twice(rng: random.Random) -> None:
@@ -117,7 +123,7 @@ def cluster_comes_twice(rng: random.Random) -> None:
     other = replace(world, count=2 * world.count, faults={**world.faults, **again})
 
     def look() -> None:
-        before, after = said(world), said(other)
+        before, after = judgement_of(world), judgement_of(other)
         twin = {build.name(i): build.name(i + world.count) for i in range(1, world.count + 1)}
         both = {key: nodes | moved({key: nodes}, twin)[key] for key, nodes in before.causes.items()}
         assert not (found := difference(both, after.causes)), found
@@ -134,9 +140,9 @@ def fault_is_on_two_nodes(rng: random.Random) -> None:
 
     def look() -> None:
         twin = {build.name(one): build.name(two)}
-        causes = said(world).causes
+        causes = judgement_of(world).causes
         both = {key: nodes | moved({key: nodes}, twin)[key] for key, nodes in causes.items()}
-        assert not (found := difference(both, said(other).causes)), found
+        assert not (found := difference(both, judgement_of(other).causes)), found
 
     noted(world, other, look)
 
@@ -158,8 +164,8 @@ def two_faults_of_a_lab(rng: random.Random) -> None:
     if all(any(key.startswith(tuple(lost)) for key, _ in r.causes) for r in (one, other)):
         return  # nobody asks what the name of a node means that nobody gets into
     try:
-        singles = [labs.said_alone(one, one.node), labs.said_alone(other, node)]
-        pairs.union_is(singles, labs.said(labs.both(one, other, node)))
+        singles = [labs.judgement_alone(one, one.node), labs.judgement_alone(other, node)]
+        pairs.union_is(singles, labs.judgement_of(labs.both(one, other, node)))
     except AssertionError as error:
         error.add_note(f"{one} and {other} on {node}")
         raise
@@ -174,22 +180,22 @@ def less_is_known(rng: random.Random) -> None:
     derive(store, nodes)
     try:
         after = judged(store, nodes)
-        told = f"{before.state} {before.titles}, now {after.state} {after.titles}"
+        message = f"{before.state} {before.titles}, now {after.state} {after.titles}"
         # A check that nobody needs (path MTU: UDP may be filtered) leaves a question, and no verdict open.
         open_question = any(group.status is Status.UNKNOWN for group in after.groups)
         if after.state == "ready" and before.state != "ready":
-            assert open_question, told
-            assert not _stops(before), told
+            assert open_question, message
+            assert not _stops(before), message
         for node in {node for _, node in lost} & set(nodes):
             for check, cells in after.cells.items():
                 if before.cells[check][node] in BAD:
-                    assert cells[node] is not Status.PASS, f"{check} of {node} passes; {told}"
+                    assert cells[node] is not Status.PASS, f"{check} of {node} passes; {message}"
     except AssertionError as error:
         error.add_note(f"{world} without {lost}")
         raise
 
 
-def _stops(found: Said) -> bool:
+def _stops(found: Judgement) -> bool:
     """Whether a check that is required has something against the launch."""
     needed = [check.id for check in found.judgement.checks if check.required]
     return any(
@@ -206,7 +212,7 @@ def noted(world: World | None, other: World, look: Callable[[], None]) -> None:
 
 
 RELATIONS: dict[Callable[[random.Random], None], int] = {
-    facts_are_said_otherwise: 6,
+    facts_are_written_differently: 6,
     two_faults: 4,
     two_faults_of_a_lab: 4,
     less_is_known: 4,

@@ -73,22 +73,22 @@ def case(draw: random.Random, world: Inside) -> bool:
         assert fix.commands, f"no command for {text!r}"
         paste, take_back = fix.commands[0].shell, fix.undo[0].shell
         before, once, twice, back, again = world.ask(text, paste, paste, take_back, take_back)
-        told = f"{text!r}\n-> {once['hosts']!r}\nby {paste}"
-        assert once["code"] == twice["code"] == back["code"] == again["code"] == 0, told
-        assert key not in [one.cause.key for one in judged(once) if one.cause], told
+        message = f"{text!r}\n-> {once['hosts']!r}\nby {paste}"
+        assert once["code"] == twice["code"] == back["code"] == again["code"] == 0, message
+        assert key not in [one.cause.key for one in judged(once) if one.cause], message
         mended = hosts.is_own if fix.text.startswith(OWN_NAME) else hosts.is_peer
         for name, was in before["answers"].items():
             if was[0].startswith("error"):
                 continue
             if not mended(name):
-                assert once["answers"][name] == was, f"{name}: {was}, then {once['answers'][name]}\n{told}"
+                assert once["answers"][name] == was, f"{name}: {was}, then {once['answers'][name]}\n{message}"
             else:
-                assert not once["answers"][name][0].startswith("error"), f"{name} is lost\n{told}"
+                assert not once["answers"][name][0].startswith("error"), f"{name} is lost\n{message}"
         kept = [line for line in lines(text) if not touched(line, mended)]
-        assert [line for line in lines(once["hosts"]) if line in kept] == kept, told
-        assert twice["hosts"] == once["hosts"], told
-        assert (back["hosts"], back["mode"], back["kept"]) == (text, before["mode"], False), told
-        assert again["hosts"] == text, f"undo twice: {told}"
+        assert [line for line in lines(once["hosts"]) if line in kept] == kept, message
+        assert twice["hosts"] == once["hosts"], message
+        assert (back["hosts"], back["mode"], back["kept"]) == (text, before["mode"], False), message
+        assert again["hosts"] == text, f"undo twice: {message}"
     return bool(fixes)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from netdoctor.facts.base import Missing
 from netdoctor.store import Store, load
 from tests.metamorphic import moves
-from tests.metamorphic.world import Said, derive, judged
+from tests.metamorphic.world import Judgement, derive, judged
 
 FILE = Path(__file__).parents[1] / "data/lab/recorded.json.xz"
 NODES = ("node0", "node1", "node2", "node3")
@@ -49,7 +49,7 @@ def recordings() -> tuple[Recording, ...]:
     )
 
 
-def said(store: Store) -> Said:
+def judgement_of(store: Store) -> Judgement:
     return judged(store, NODES)
 
 
@@ -137,10 +137,10 @@ def alone() -> tuple[Recording, ...]:
 
 
 @cache
-def said_alone(recording: Recording, node: str) -> Said:
+def judgement_alone(recording: Recording, node: str) -> Judgement:
     store = moves.copied(on(recording, node))
     derive(store, NODES)
-    return said(store)
+    return judgement_of(store)
 
 
 def pair(rng: random.Random) -> tuple[Recording, Recording, str]:

@@ -8,7 +8,7 @@ from netdoctor.engine.diagnose import Group
 from netdoctor.model import Status
 from tests import machines
 from tests.metamorphic.faults import FAULTS
-from tests.metamorphic.world import Said, World, broken, difference, said
+from tests.metamorphic.world import Judgement, World, broken, difference, judgement_of
 
 
 def ask_all() -> None:
@@ -37,8 +37,8 @@ def world(kind: str, count: int, one: int, a: str, two: int, b: str) -> World:
 
 
 @cache
-def alone(kind: str, count: int, number: int, fault: str) -> Said:
-    return said(World(kind, count, {number: (fault,)}))
+def alone(kind: str, count: int, number: int, fault: str) -> Judgement:
+    return judgement_of(World(kind, count, {number: (fault,)}))
 
 
 def hold(kind: str, count: int, one: int, a: str, two: int, b: str) -> None:
@@ -52,10 +52,10 @@ def hold(kind: str, count: int, one: int, a: str, two: int, b: str) -> None:
     if {a, b} <= between and one == two:  # what lets nothing in and nothing out is one thing: isolated
         return
     singles = [alone(kind, count, number, fault) for number, fault in ((one, a), (two, b))]
-    union_is(singles, said(world(kind, count, one, a, two, b)))
+    union_is(singles, judgement_of(world(kind, count, one, a, two, b)))
 
 
-def union_is(singles: Sequence[Said], found: Said) -> None:
+def union_is(singles: Sequence[Judgement], found: Judgement) -> None:
     """Raises AssertionError where the causes found are not those of each alone, with what differs."""
     union: dict[tuple[str, str], frozenset[str]] = {}
     for single in singles:
@@ -66,7 +66,7 @@ def union_is(singles: Sequence[Said], found: Said) -> None:
     assert not (more := difference(union, found.causes)), more
 
 
-def _blocked(group: Group, found: Said) -> bool:
+def _blocked(group: Group, found: Judgement) -> bool:
     """Whether what named this cause could not be judged behind the other fault."""
     return all(
         found.cells[check].get(node) is Status.BLOCKED for check in group.checks for node in group.culprits

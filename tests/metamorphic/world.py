@@ -88,7 +88,7 @@ def known_faults(kind: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Judgement:
     """What was said of a cluster. causes: (key, status) to nodes; cells: check to node to status."""
 
     state: str
@@ -103,7 +103,7 @@ class Said:
         return [f"{g.status} {g.key} of {', '.join(g.culprits)}: {g.title}" for g in self.groups]
 
 
-def judged(store: Store, nodes: Sequence[str]) -> Said:
+def judged(store: Store, nodes: Sequence[str]) -> Judgement:
     judgement = judge(checks(), nodes, store)
     assert judgement.tracebacks == [], judgement.tracebacks[0]
     groups = diagnose(judgement)
@@ -113,10 +113,10 @@ def judged(store: Store, nodes: Sequence[str]) -> Said:
     for group in groups:
         at = group.key, group.status.value
         causes[at] = causes.get(at, frozenset()) | frozenset(group.culprits)
-    return Said(verdict.state, verdict.exit_code, causes, judgement.cells, judgement, groups)
+    return Judgement(verdict.state, verdict.exit_code, causes, judgement.cells, judgement, groups)
 
 
-def said(world: World) -> Said:
+def judgement_of(world: World) -> Judgement:
     return judged(world.store(), build.names(world.count))
 
 
