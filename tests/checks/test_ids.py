@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 import netdoctor.checks
+from netdoctor.engine.assemble.scope import BETWEEN_NODES, TESTED
 from netdoctor.engine.registry import load_builtin
 from netdoctor.model import Cause
 
@@ -72,3 +73,10 @@ def test_causes_are_found_at_all() -> None:
         for cause in causes(value)
     ]
     assert len(found) > 50
+
+
+def test_what_a_profile_leaves_out_is_named_by_checks_that_exist() -> None:
+    """A check that is called otherwise would stand in the verdict under its id, and count with one node."""
+    known = {check.id for check in registry.load(plugins=False).checks}
+    assert {check for checks in TESTED.values() for check in checks} <= known
+    assert set(BETWEEN_NODES) <= TESTED.keys()
