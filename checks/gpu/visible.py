@@ -101,7 +101,6 @@ REPLACE = (
         loses="whatever runs there, at once",
     ),
 )
-MAKE_NODES = run("make the device nodes anew", "nvidia-modprobe -u -c=0", root=True, persistent=False)
 SEARCH = look(
     "see which GPU failed to start, or is drained or hidden by a cgroup",
     "nvidia-smi -L; nvidia-smi drain -q; dmesg | grep -E 'NVRM|Xid'",
@@ -272,6 +271,8 @@ def _devices(gpu: GpuFacts, inside: list[Fix], given: int | None) -> Iterator[Fi
 def _fewer(gpu: GpuFacts, inside: list[Fix]) -> tuple[Cause, str, Fix | list[Fix]]:
     """Why fewer GPUs are visible than the bus has, what to add to the summary, and the fix."""
     unbound = [board for board in gpu.pci if board.driver != "nvidia"]
+    if len(gpu.forbidden) >= len(gpu.pci) - len(gpu.devices):
+        return FORBIDDEN, f"; {listing(gpu.forbidden, 4)} may not be opened by this user", [SEE_MODE, LET_IN]
     if inside:
         return SHARE, "", CONTAINER
     if len(unbound) >= len(gpu.pci) - len(gpu.devices):
@@ -279,8 +280,16 @@ def _fewer(gpu: GpuFacts, inside: list[Fix]) -> tuple[Cause, str, Fix | list[Fix
         other = listing(sorted({board.driver or "no driver" for board in unbound}))
         verb = "is" if len(unbound) == 1 else "are"
         return UNBOUND, f"; {listing(addresses)} {verb} bound to {other}", bind(addresses)
-    if gpu.device_nodes and len(gpu.device_nodes) < len(gpu.pci):
-        return NO_NODE, f"; only {listing(gpu.device_nodes)} exist in /dev", MAKE_NODES
+    if len(gpu.device_nodes) < len(gpu.pci):
+        # Without -u, with which it would be the nodes of nvidia-uvm. [nvidia-modprobe.c]
+        missing = [f"-c={i}" for i in range(len(gpu.pci)) if f"/dev/nvidia{i}" not in gpu.device_nodes]
+        make = run(
+            "make the device nodes anew", f"nvidia-modprobe {' '.join(missing)}", root=True, persistent=False
+        )
+        names = (
+            f"only {listing(gpu.device_nodes)} exist" if gpu.device_nodes else "no device node of theirs is"
+        )
+        return NO_NODE, f"; {names} in /dev", make
     return HIDDEN, "", SEARCH
 
 

@@ -248,9 +248,9 @@ def _rows(
         yield 0, ranks[0], f"{where}: {text} where {_ranks(peers)} called {_call(first)}"
     for rank in one.absent:
         if rank not in waits:
-            text = (
-                f"never entered by {_ranks([rank])}, which {_ranks(one.waiting)} wait for in {_call(first)}"
-            )
+            wait = "wait" if len(one.waiting) > 1 else "waits"
+            peers_wait = f"{_ranks(one.waiting)} {wait} for in {_call(first)}"
+            text = f"never entered by {_ranks([rank])}, which {peers_wait}"
             last = f"its last there was {_last(by_rank[rank], one.group)}{_since(one, by_rank[rank])}"
             yield 1, rank, f"{where}: {text}; {last}"
         elif _cycle(rank, one, waits):

@@ -71,12 +71,16 @@ def is_status(head: bytes) -> bool:
     return b"Job summary\n===" in head or b"\nCommunicators... (" in head
 
 
+_NO_COMMA = re.compile(r'("nvml_dev": -?\d{1,9})(\n {1,40}"status")')
+
+
 def read(text: str) -> Status:
     """A status from ncclras' output. What is not understood is left out; a damaged JSON says nothing."""
     text = text[:SIZE_MAX].replace("\r\n", "\n")
     if text.lstrip().startswith("{"):
         try:
-            return _from_json(json.loads(text))
+            # 2.28 leaves out a comma where a rank is missing.
+            return _from_json(json.loads(_NO_COMMA.sub(r"\1,\2", text)))
         except (ValueError, RecursionError):
             return Status()
     return _from_text(text)
@@ -274,7 +278,9 @@ def _faults_of(comm: Communicator, is_largest: bool, missing: bool) -> Iterator[
 
     for rank, error in sorted(comm.errors.items())[:LISTED_MAX]:
         yield line_of(rank, f"reported {error}")
-    for rank, state in sorted(comm.states.items())[:LISTED_MAX]:
+    # One that is running is not odd beside one that is not.
+    halted = {rank: state for rank, state in comm.states.items() if state != "RUNNING"} or comm.states
+    for rank, state in sorted(halted.items())[:LISTED_MAX]:
         yield line_of(rank, f"has status {state}, unlike the others")
     if comm.missing or missing:
         return  # the others wait for those; that some came further than others says nothing

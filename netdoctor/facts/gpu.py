@@ -115,6 +115,7 @@ class GpuFacts:
     device_nodes: tuple[str, ...] = ()  # /dev/nvidia0 … present
     # Device nodes that a device cgroup keeps from this session, by v1's rules or v2's.
     blocked: tuple[str, ...] = ()
+    forbidden: tuple[str, ...] = ()  # those that their mode does not let this user read and write
     login_job: str = ""  # the Slurm job whose cgroup the session is in
     slurmd: bool = False  # whether it runs (both looked at where some are blocked)
     up_s: float | None = None  # for how long the node has been up

@@ -19,7 +19,7 @@
 #define MAX_PROCESSES 64
 
 enum {
-  OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7,
+  OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6, TOO_SMALL = 7,
   DRIVER_NOT_LOADED = 9, CORRUPTED_INFOROM = 14, LOST = 15, MISMATCH = 18, UNKNOWN = 999
 };
 
@@ -167,10 +167,14 @@ int nvmlInitWithFlags(u32 flags) {
   for (int i = 0; i < (int)number("count", 0) && i < MAX_GPUS; i++) {
     char path[64];
     snprintf(path, sizeof path, "/dev/nvidia%d", i);
-    if (!access(path, R_OK | W_OK) || errno != EPERM)
+    /* As the real one (580.159 on an H100): GPUs that cannot be opened are not counted. Off lab nodes there are
+     * no device nodes at all. */
+    if (!access(path, R_OK | W_OK) || (errno == ENOENT && access("/dev/nvidiactl", F_OK)))
       shown[count++] = i;
   }
   int code = (int)number("init", OK);
+  if (!code && access("/dev/nvidiactl", R_OK | W_OK) && errno == EACCES)
+    code = NO_PERMISSION;
   initialized = code == OK;
   return code;
 }
@@ -489,7 +493,11 @@ int nvmlDeviceGetFieldValues(dev_t_ d, int count, field_t *fields) {
     snprintf(key, sizeof key, "field%u", one->id);
     if (one->id == 230)
       one->code = (u32)answer(d, "recovery", &one->value.large);
-    else if (!by_link(one->id))
+    else if (one->id >= 193 && one->id <= 196) { /* degrees: a signed int in the lower half */
+      one->type = 5;
+      one->code = (u32)answer(d, key, &one->value.large);
+      one->value.large &= 0xffffffff;
+    } else if (!by_link(one->id))
       one->code = (u32)answer(d, key, &one->value.large);
     else if (one->scope >= links)
       one->code = links ? INVALID : NOT_SUPPORTED;

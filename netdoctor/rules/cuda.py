@@ -66,9 +66,11 @@ def dotted(version: Version) -> str:
     return ".".join([str(version[0]), *(f"{part:02d}" for part in version[1:])])
 
 
-# Display servers and monitors hold small contexts on GPUs without being in a job's way. The kernel cuts
-# names after 15 characters: nvidia-persistenced.
-HARMLESS = ("Xorg", "Xwayland", "gnome-shell", "nvidia-persiste", "nv-hostengine", "dcgm")
+# Display servers, monitors and the server of MPS (its clients are listed by themselves) hold small contexts
+# on GPUs without being in a job's way. The kernel cuts names after 15 characters: nvidia-persistenced.
+HARMLESS = (
+    "Xorg", "Xwayland", "gnome-shell", "nvidia-persiste", "nv-hostengine", "dcgm", "nvidia-cuda-mps",
+)  # fmt: skip
 # The driver reserves memory by itself, up to about 1.1 GiB per GPU on the largest boards.
 FOREIGN_BYTES = 2048 * 1024 * 1024
 

@@ -16,9 +16,10 @@ from netdoctor.rules.packages import MOST
 from netdoctor.scanning.packages import Requirements
 from netdoctor.text import clean
 
-# Variables of the calling shell that a launcher would hand on; everything else stays private.
+# Variables of the calling shell that a launcher would hand on; everything else stays private. NCCL_VERSION is
+# no setting: NVIDIA's images say in it what they have.
 CARRIED = re.compile(
-    r"^(NCCL_\w+|GLOO_\w+|TP_SOCKET_IFNAME|MASTER_ADDR|MASTER_PORT|VIRTUAL_ENV|CONDA_PREFIX|TMPDIR)$"
+    r"^((?!NCCL_VERSION$)NCCL_\w+|GLOO_\w+|TP_SOCKET_IFNAME|MASTER_ADDR|MASTER_PORT|VIRTUAL_ENV|CONDA_PREFIX|TMPDIR)$"
 )
 # What of an env file goes into the report: names that checks read. Such files hold tokens, too.
 REPORTED = re.compile(

@@ -231,8 +231,14 @@ def test_the_job_that_a_session_belongs_to() -> None:
         assert facts_gpu.job_of(text) == job
 
 
-def test_device_nodes_that_are_absent_or_forbidden_by_mode_are_not_blocked(tmp_path: Path) -> None:
+def test_device_nodes_that_their_mode_forbids_are_told_from_blocked_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = trees.make(tmp_path, {"/dev/nvidia0": "", "/dev/nvidia1": ""})
     paths = ["/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia2"]
     (tmp_path / "dev/nvidia1").chmod(0o600)
-    assert facts_gpu.blocked(paths, root) == []
+    assert facts_gpu.closed_nodes(paths, root) == ([], [])  # root may, whatever the mode
+    monkeypatch.setattr(facts_gpu.os, "geteuid", lambda: 12345)
+    monkeypatch.setattr(facts_gpu.os, "getgroups", list)
+    (tmp_path / "dev/nvidia0").chmod(0o666)
+    assert facts_gpu.closed_nodes(paths, root) == ([], ["/dev/nvidia1"])

@@ -141,6 +141,11 @@ def test_damaged_lab_file_is_survived(tmp_path: Path, lab: str) -> None:
     assert host(tmp_path, {"/run/netdoctor-lab.json": lab}).pretended == ()
 
 
+def own_root(root: str) -> dict[str, str]:
+    """A /proc in which the kernel's threads show, as in a virtual machine, or with --pid=host."""
+    return {"/proc/2/comm": "kthreadd\n", "/proc/self/mountinfo": root + "\n"}
+
+
 @pytest.mark.parametrize(
     ("content", "container"),
     [
@@ -149,6 +154,10 @@ def test_damaged_lab_file_is_survived(tmp_path: Path, lab: str) -> None:
         ({"/proc/1/environ": b"PATH=/x\0container=lxc\0"}, "lxc"),
         ({"/var/run/secrets/kubernetes.io/serviceaccount/x": "", "/.dockerenv": ""}, "kubernetes"),
         ({"/proc/1/cgroup": "12:cpu:/kubepods/burstable/pod1\n"}, "kubernetes"),
+        ({"/.dockerenv": "", **own_root("27 1 254:0 / / rw - ext4 /dev/vda rw")}, None),
+        ({"/.dockerenv": "", **own_root("27 1 0:40 / / rw - overlay overlay rw,lowerdir=/x")}, "docker"),
+        ({"/.dockerenv": "", **own_root("27 1 8:1 /docker/vfs/dir/ab / rw - ext4 /dev/sda1 rw")}, "docker"),
+        ({"/.dockerenv": "", **own_root("")}, "docker"),
         ({}, None),
     ],
 )

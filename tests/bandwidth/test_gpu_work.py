@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from netdoctor.checks.gpu.work import gpu_work as judged
@@ -39,7 +40,7 @@ def worked(
     store.put("gpu", "n1", facts)
     store.put("accelerators", "n1", others or AcceleratorFacts())
     store.put("host", "n1", build.host())
-    agents = Agents(python, ["n1"], {**os.environ, **env})
+    agents = Agents(python, {"n1": {**os.environ, **env}})
     participants = Participants(nodes=("n1",), addresses={"n1": "127.0.0.1"})
     try:
         return gpu_work(Context(transport=agents, participants=participants, store=store, job=Job()))["n1"]
@@ -144,9 +145,9 @@ def test_the_slow_gpu_of_a_lab_is_named(hw_lab: Lab, tmp_path: Path, python: str
 
 @pytest.mark.gpu
 def test_a_real_gpu_works(cuda: str) -> None:  # noqa: F811
-    agents = Agents(cuda, ["n1"])
+    agents = Agents(cuda, {"n1": None})
     try:
-        facts = GpuFacts(**agents.agents["n1"].facts(gpu={})["gpu"]["value"])
+        facts = msgspec.convert(agents.agents["n1"].facts(gpu={})["gpu"]["value"], type=GpuFacts)
     finally:
         agents.close()
     found = worked(cuda, facts, {})

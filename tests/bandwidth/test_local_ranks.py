@@ -30,9 +30,12 @@ from .conftest import VARIABLE, torch_python
 class Agents:
     """A transport of agents over pipes: all are asked at once, as over SSH."""
 
-    def __init__(self, python: str, nodes: list[str], env: Mapping[str, str] | None = None) -> None:
+    def __init__(self, python: str, env: Mapping[str, Mapping[str, str] | None]) -> None:
+        """env: of each node; None for ours."""
         self.open = contextlib.ExitStack()
-        self.agents = {node: self.open.enter_context(AgentProcess(python, env=env)) for node in nodes}
+        self.agents = {
+            node: self.open.enter_context(AgentProcess(python, env=own)) for node, own in env.items()
+        }
 
     def call(self, requests: Mapping[str, Request]) -> Iterator[Reply]:
         numbers = {n: self.agents[n].start(r.op, r.args) for n, r in requests.items()}
@@ -60,7 +63,7 @@ def started(
     python: str, backend: str, layout: list[str], env: Mapping[str, Mapping[str, str]]
 ) -> Iterator[Ranks]:
     """Ranks whose group is formed."""
-    agents = Agents(python, list(dict.fromkeys(layout)))
+    agents = Agents(python, dict.fromkeys(layout))
     ranks = Ranks(agents, layout, dict.fromkeys(layout, "127.0.0.1"), backend, env)
     try:
         ranks.start()
@@ -131,7 +134,7 @@ def test_ranks_add_up_are_timed_as_pairs_and_the_killed_one_is_named(ranks: Rank
 
 def test_an_interface_that_is_not_there_names_the_rank(python: str) -> None:
     env = {"a": {"GLOO_SOCKET_IFNAME": "lo"}, "b": {"GLOO_SOCKET_IFNAME": "nope0"}}
-    agents = Agents(python, ["a", "b"])
+    agents = Agents(python, dict.fromkeys("ab"))
     ranks = Ranks(agents, ["a", "b"], dict.fromkeys("ab", "127.0.0.1"), "gloo", env)
     try:
         ranks.start()
@@ -181,25 +184,24 @@ if note:
 """
 
 
-def led(python: str, folder: Path, counts: dict[str, int]) -> tuple[PairRates, AllReduce, Counter[str]]:
-    """What comes of nodes with so many GPUs, and what their ranks asked torch for."""
-    (folder / "sitecustomize.py").write_text(STAND_IN, "utf-8")
-    note = folder / "note"
+def led(
+    python: str, counts: Mapping[str, int], job: Mapping[str, str], env: Mapping[str, Mapping[str, str]]
+) -> tuple[PairRates, AllReduce]:
+    """What comes of nodes with so many GPUs of 1 GiB. job, env: variables of the job, of each session."""
     store = Store()
     for node, count in counts.items():
         devices = tuple(build_hw.gpu(i, memory_total_bytes=1 << 30) for i in range(count))
         store.put("software", node, build_hw.software())
         store.put("gpu", node, build_hw.gpus(devices=devices))
         store.put("host", node, build.host(shares_machine=True))
-    env = {"NCCL_TEST_STAND_IN": str(note), "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
-    agents = Agents(python, list(counts), {**os.environ, "PYTHONPATH": str(folder)})
+    agents = Agents(python, env)
     context = Context(
         transport=agents,
         participants=Participants(
             nodes=tuple(counts), addresses=dict.fromkeys(counts, "127.0.0.1"), master_port=0
         ),
         store=store,
-        job=Job(env=env),
+        job=Job(env=dict(job)),
         profile="full",
         seconds={"pair_rates": 3.0, "allreduce": 4.0},
     )
@@ -216,12 +218,24 @@ def led(python: str, folder: Path, counts: dict[str, int]) -> tuple[PairRates, A
     assert sizes
     assert sizes == [32 << 10, 1 << 20, 16 << 20][: len(sizes)]
     assert not any(row.wrong for row in reduced.rows)
+    return pairs, reduced
+
+
+def led_by_stand_in(
+    python: str, folder: Path, counts: dict[str, int]
+) -> tuple[PairRates, AllReduce, Counter[str]]:
+    """The same, and what the ranks asked torch for."""
+    (folder / "sitecustomize.py").write_text(STAND_IN, "utf-8")
+    note = folder / "note"
+    job = {"NCCL_TEST_STAND_IN": str(note), "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
+    env = {**os.environ, "PYTHONPATH": str(folder)}
+    pairs, reduced = led(python, counts, job, dict.fromkeys(counts, env))
     return pairs, reduced, Counter(note.read_text("utf-8").splitlines())
 
 
 def test_one_rank_per_gpu_is_led_through_everything(python: str, tmp_path: Path) -> None:
     """Our side of the nccl path. Of NCCL itself this proves nothing."""
-    pairs, reduced, asked = led(python, tmp_path, {"n1": 2, "n2": 2})
+    pairs, reduced, asked = led_by_stand_in(python, tmp_path, {"n1": 2, "n2": 2})
     assert reduced.session.ranks == ("n1", "n1", "n2", "n2")
     assert asked["device 0"] == asked["device 1"] == 2
     assert asked["set"] == asked["backend nccl"] == 4
@@ -237,7 +251,7 @@ def test_one_rank_per_gpu_is_led_through_everything(python: str, tmp_path: Path)
 
 def test_nodes_with_different_gpu_counts(python: str, tmp_path: Path) -> None:
     counts = {"n1": 2, "n2": 1, "n3": 1}
-    pairs, reduced, asked = led(python, tmp_path, counts)
+    pairs, reduced, asked = led_by_stand_in(python, tmp_path, counts)
     assert reduced.session.ranks == ("n1", "n1", "n2", "n3")
     assert (asked["device 0"], asked["device 1"]) == (3, 1)
     assert list(reduced.solo) == ["n1"]
@@ -257,6 +271,12 @@ def cuda(python: str) -> str:
 
 
 @pytest.mark.gpu
-def test_nccl_with_one_gpu(cuda: str) -> None:
-    with started(cuda, "nccl", ["a"], {"a": {"NCCL_SOCKET_IFNAME": "=lo"}}) as ranks:
-        check_sums(ranks)
+def test_two_nodes_with_one_gpu_each_are_led_by_nccl_itself(cuda: str) -> None:
+    """The nodes have one GPU between them, and host ids of their own."""
+    env = {node: {**os.environ, "NCCL_HOSTID": node} for node in ("n1", "n2")}
+    job = {"NCCL_SOCKET_IFNAME": "=lo", "NCCL_IB_DISABLE": "1"}
+    pairs, reduced = led(cuda, dict.fromkeys(env, 1), job, env)
+    taken = {node: (said.networks, said.via) for node, said in reduced.taken.items()}
+    assert taken == dict.fromkeys(env, (("Socket",), ("NET/Socket",)))
+    assert {(rate.src, rate.dst) for rate in pairs.rates} == set(permutations(env))
+    assert min(row.busbw_gbyte_s for row in reduced.rows) > 0

@@ -95,12 +95,22 @@ def test_a_folder_with_records_and_logs_is_explained(folder: str, tmp_path: Path
     assert "rank 2 called broadcast(4 Float)" in found.reasons[0].lines[0].text
 
 
+def read(folder: str) -> list[flight.Record]:
+    return [flight.read(file.read_bytes(), file.name) for file in sorted((RECORDS / folder).iterdir())]
+
+
+def test_real_records_of_nccl():
+    """Of torch 2.11 with NCCL 2.28.9 on an H100."""
+    ((_, rank, line),) = desync.lines(read("nccl_absent"))
+    assert rank == 1
+    assert "collective 6: never entered by rank 1, which rank 0 waits for in all_reduce(1048576 Float)" in line
+    ((_, rank, line),) = desync.lines(read("nccl_other"))
+    assert rank == 1
+    assert "rank 1 called broadcast(1048576 Float), at train.py:23 in <module>" in line
+
+
 def test_real_records_of_gloo():
     """Six kinds of calls, and a group of two ranks; in one of the jobs rank 2 does not come to the last."""
-
-    def read(folder: str) -> list[flight.Record]:
-        return [flight.read(file.read_bytes(), file.name) for file in sorted((RECORDS / folder).iterdir())]
-
     assert list(desync.lines(read("healthy"))) == []
     ((_, rank, line),) = desync.lines(read("absent"))
     assert rank == 2

@@ -56,6 +56,20 @@ def test_answers_lead_to_causes(form: str, tmp_path: Path):
         assert [one.known.label for one in same.reasons] == [one.known.label for one in found.reasons]
 
 
+@pytest.mark.parametrize(
+    ("name", "label", "line"),
+    [
+        ("dead_2.28.9.json", "host_oom_killed", "[rank1]: NCCL RAS: rank 1 (GPU 0, process 2160 on node"),
+        ("left_2.28.9.txt", "collective_timeout_slow_rank", "[rank1]: NCCL RAS: communicator 0xbe1943"),
+        ("other_collective_2.28.9.json", "mismatched_collectives", "launched Broadcast 0 times, others 1"),
+    ],
+)
+def test_what_nccl_2_28_answered_of_jobs_on_an_h100(name: str, label: str, line: str):
+    found = explain([], ras={"RAS of gpu1": Path(__file__).with_name("ras").joinpath(name).read_text()})
+    assert found.reasons[0].known.label == label
+    assert line in found.reasons[0].lines[0].text
+
+
 def test_reads_what_ncclras_printed_of_a_real_job():
     """The example in NVIDIA's manual of RAS, with the names of its processes."""
     text = """

@@ -47,3 +47,17 @@ def test_a_gpu_that_logins_may_not_see(hw_lab: Lab, folder: Path, devices: Path)
     assert f"a device cgroup keeps {GPU} from it" in " ".join(found.cause("gpu-kept-from-login")["seen"])
     cells = {check: [found.cell(check, n) for n in hw_lab.nodes] for check in ("gpu.visible", "gpu.count")}
     assert cells == {"gpu.visible": [".", ".", "?", "."], "gpu.count": [".", ".", "-", "."]}
+
+
+def test_a_gpu_that_its_mode_closes_to_the_login_user(hw_lab: Lab, folder: Path) -> None:
+    """As NVML 580.159 does on an H100: such a GPU is not counted, and nothing else is said of it."""
+    with changed(hw_lab, "node2", f"chmod 600 {GPU}", f"chmod 666 {GPU}"):
+        found = scan(hw_lab, folder, "--only", "gpu.visible", "--ssh-user", "trainer")
+        as_root = scan(hw_lab, folder, "--only", "gpu.visible")
+        cause = found.cause("gpu-permission")
+        (fix,) = [fix for one in cause["fixes"] for fix in one["commands"] if "chmod" in fix]
+        hw_lab.run("node2", ["sh", "-c", fix.removeprefix("sudo ")], check=True)
+        healed = scan(hw_lab, folder, "--only", "gpu.visible", "--ssh-user", "trainer")
+    assert (found.keys, cause["node_list"]) == (["gpu-permission"], ["node2"]), found.summary()
+    assert f"{GPU} may not be opened by this user" in " ".join(cause["seen"])
+    assert (as_root.keys, healed.keys) == ([], [])

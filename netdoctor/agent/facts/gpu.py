@@ -144,20 +144,22 @@ def mode_allows(status: "os.stat_result") -> bool:
     return status.st_mode & bits == bits
 
 
-def blocked(paths: "list[str]", root: str) -> "list[str]":
-    """Return the device nodes that their mode allows to open, and a device cgroup does not.
+def closed_nodes(paths: "list[str]", root: str) -> "tuple[list[str], list[str]]":
+    """Return the device nodes that a device cgroup does not let us open, and those that their mode does not.
 
     access(2) asks the cgroup as well (inode_permission in fs/namei.c), version 1 or 2, and wakes no GPU up.
     """
-    found = []
+    by_cgroup, by_mode = [], []
     for path in paths:
         at = files.under(root, path)
         try:
-            if mode_allows(os.stat(at)) and not os.access(at, os.R_OK | os.W_OK):
-                found.append(path)
+            if not mode_allows(os.stat(at)):
+                by_mode.append(path)
+            elif not os.access(at, os.R_OK | os.W_OK):
+                by_cgroup.append(path)
         except OSError:
             pass
-    return found
+    return by_cgroup, by_mode
 
 
 def job_of(cgroups: str) -> str:
@@ -196,7 +198,7 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         "cuda_visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
         "nvidia_visible_devices": os.environ.get("NVIDIA_VISIBLE_DEVICES"),
     }  # type: dict[str, Any]
-    found["blocked"] = blocked(found["device_nodes"] + ["/dev/nvidiactl"], root)
+    found["blocked"], found["forbidden"] = closed_nodes(found["device_nodes"] + ["/dev/nvidiactl"], root)
     if found["blocked"]:
         found["login_job"] = job_of(files.text_or_none(files.under(root, "/proc/self/cgroup"), 16384) or "")
         found["slurmd"] = "slurmd" in procs.running(root)

@@ -59,13 +59,23 @@ def container(root: str, environ: "Mapping[str, str]") -> "Optional[str]":
         return "lxc"
     if manager.startswith(("docker", "podman")):
         return manager.split()[0]
-    if exists(files.under(root, "/run/.containerenv")):
-        return "podman"
-    if exists(files.under(root, "/.dockerenv")):
-        return "docker"
+    # Such a file is also in a virtual machine that was made from an image.
+    for mark, kind in (("/run/.containerenv", "podman"), ("/.dockerenv", "docker")):
+        if exists(files.under(root, mark)) and not own_root(root):
+            return kind
     groups = files.text_or_none(files.under(root, "/proc/1/cgroup"), 16384) or ""
     marks = (("kubepods", "kubernetes"), ("libpod", "podman"), ("docker", "docker"), ("lxc", "lxc"))
     return next((kind for mark, kind in marks if mark in groups), None)
+
+
+def own_root(root: str) -> bool:
+    """Return whether this is a machine's own root: the kernel's threads show, and nothing is laid over it."""
+    from ..system import mounts
+
+    if procs.comm(2, root) != "kthreadd":
+        return False
+    found = mounts.mount_of("/", mounts.read_mounts(root))
+    return found is not None and found.root == "/" and "overlay" not in found.kind
 
 
 def cloud(root: str) -> "Optional[str]":

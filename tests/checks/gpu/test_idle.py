@@ -32,6 +32,15 @@ def test_only_what_still_has_its_name_is_ended() -> None:
     assert [one.shell for one in end.commands] == ['[ "$(ps -o comm= -p 4711)" = python ] && kill 4711']
 
 
+def test_the_server_of_mps_is_harmless_and_its_clients_are_not() -> None:
+    """As NVML lists them (580.159 on an H100): the server, and each client by itself."""
+    server, client = process(759, name="nvidia-cuda-mps", memory_bytes=66 << 20), process(3029)
+    assert not list(gpu_idle(gpus(devices=(gpu(0, processes=(server,)),))))
+    (finding,) = said(gpu_idle(gpus(devices=(gpu(0, processes=(server, client)),))))
+    assert "pid 3029" in finding.summary
+    assert "759" not in finding.summary
+
+
 def test_display_servers_are_harmless() -> None:
     busy = gpus(devices=(gpu(0, processes=(process(1, name="/usr/lib/xorg/Xorg"),)),))
     assert not list(gpu_idle(busy))

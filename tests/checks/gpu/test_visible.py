@@ -52,6 +52,12 @@ def dark(nvml: str, code: int, message: str = "", **changes: object) -> GpuFacts
             id="vfio",
         ),
         pytest.param(
+            gpus(devices=tuple(gpu(i) for i in range(7)), forbidden=("/dev/nvidia7",)),
+            "gpu-permission",
+            id="one forbidden",
+        ),
+        pytest.param(dark("ok", 0, device_nodes=()), "gpu-device-node-missing", id="no device node"),
+        pytest.param(
             gpus(
                 devices=tuple(gpu(i) for i in range(7)),
                 device_nodes=tuple(f"/dev/nvidia{i}" for i in range(7)),
