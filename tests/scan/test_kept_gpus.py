@@ -55,8 +55,9 @@ def test_a_gpu_that_its_mode_closes_to_the_login_user(hw_lab: Lab, folder: Path)
         found = scan(hw_lab, folder, "--only", "gpu.visible", "--ssh-user", "trainer")
         as_root = scan(hw_lab, folder, "--only", "gpu.visible")
         cause = found.cause("gpu-permission")
-        (fix,) = [fix for one in cause["fixes"] for fix in one["commands"] if "chmod" in fix]
-        hw_lab.run("node2", ["sh", "-c", fix.removeprefix("sudo ")], check=True)
+        (fix,) = [one for one in cause["fixes"] if "chmod" in one["commands"][0]["shell"]]
+        on_node = fix["commands"][0]["inner"]  # the lab has no sudo
+        hw_lab.run("node2", ["sh", "-c", on_node.removeprefix("sudo ")], check=True)
         healed = scan(hw_lab, folder, "--only", "gpu.visible", "--ssh-user", "trainer")
     assert (found.keys, cause["node_list"]) == (["gpu-permission"], ["node2"]), found.summary()
     assert f"{GPU} may not be opened by this user" in " ".join(cause["seen"])
