@@ -65,7 +65,8 @@ def net_path_mtu(
         looks like.
 
     Fix:
-        Set the switch port (and every hop) to the nodes' MTU, or lower the MTU of the node that is named.
+        Set the switch port (and every hop) to the nodes' MTU, or lower that of all nodes: of one alone, the
+        others would still send it more.
     """
     if len({*nets, *job.data_addresses}) < 2 and not found.probes:
         yield skip("one node: there is no path")
@@ -88,6 +89,7 @@ def _on_path(
     outcomes = {cell: _outcome(probe, nets) for cell, probe in probes.items()}
     measured = {cell: outcome for cell, outcome in outcomes.items() if outcome == "ok" or outcome in CAUSES}
     count = len({node for cell in measured for node in cell})
+    devs = {probe.src: probe.dev for probe in some}
     for name, cause in CAUSES.items():
         for fault in _merged(decode({cell: outcome == name for cell, outcome in measured.items()})):
             say = about_path if (name, fault.kind, fault.nodes) in blamed else on_path
@@ -95,7 +97,10 @@ def _on_path(
             worded = _worded(cause, fault, count)
             between = carry(of_nodes({node for cell in fault.cells for node in cell}, hosts))
             for cell in sorted(fault.cells):
-                yield say(_finding(probes[cell], worded, fault, name, between), path)
+                yield say(
+                    _finding(probes[cell], worded, fault, name, _fixes(probes[cell], fault, devs, between)),
+                    path,
+                )
     for cell, outcome in outcomes.items():
         if outcome == "no_answer":
             yield on_path(unknown(pair(*cell), SILENT), path)
@@ -143,7 +148,7 @@ def _worded(cause: Cause, fault: Fault, count: int) -> Cause:
     )
 
 
-def _finding(probe: MtuProbe, cause: Cause, fault: Fault, outcome: str, between: Fix | None) -> Finding:
+def _finding(probe: MtuProbe, cause: Cause, fault: Fault, outcome: str, fixes: list[Fix]) -> Finding:
     passed = probe.largest_ok or probe.learned_mtu
     say = cause.warn
     summary = f"packets of at most {passed or 'unknown size'} bytes pass, the interface sends {probe.dev_mtu}"
@@ -160,22 +165,26 @@ def _finding(probe: MtuProbe, cause: Cause, fault: Fault, outcome: str, between:
             f"UDP, don't fragment, {probe.dev_mtu} bytes to {probe.address}",
             probe.detail or outcome.replace("_", " "),
         ),
-        fixes=() if outcome == "far_end" else _fixes(probe, fault, passed, between),
+        fixes=() if outcome == "far_end" else fixes,
     )
 
 
-def _fixes(probe: MtuProbe, fault: Fault, passed: int | None, between: Fix | None) -> list[Fix]:
-    """between: what a cloud has in the place of switch ports."""
+def _fixes(probe: MtuProbe, fault: Fault, devs: Mapping[str, str], between: Fix | None) -> list[Fix]:
+    """devs: the interface of each node. between: what a cloud has in the place of switch ports."""
     fallback = ETHERNET_MTU if probe.dev_mtu > ETHERNET_MTU else LEAST_MTU
+    passed = probe.largest_ok or probe.learned_mtu
     size = passed if passed and passed >= LEAST_MTU else fallback
     nodes = fault.nodes or fault.culprits
     ports = f"switch port of {nodes[0]}" if len(nodes) == 1 else "switch ports between them"
     switch = between or Fix(text=f"set the {ports} to carry {probe.dev_mtu} bytes, headers on top")
-    # The probe names the interface of its sender; nodes of one cluster mostly call it the same.
-    senders = [node for node in nodes if node == probe.src or len(nodes) > 1 or fault.kind is Kind.IN]
-    shell = on_dev(probe.dev, f"ip link set dev {{0}} mtu {size}")
-    if not senders or not shell:
+    shells = {node: on_dev(dev, f"ip link set dev {{0}} mtu {size}") for node, dev in devs.items()}
+    if not all(shells.values()):
         return [switch]
-    commands = tuple(Command(run_on=node, shell=shell) for node in senders)
-    lower = f"lower the MTU there to {size}"
-    return [switch, Fix(text=lower, commands=commands, root=True, persistent=False, risk="medium")]
+    lower = Fix(
+        text=f"lower the MTU of all nodes to {size}, so that they have one",
+        commands=tuple(Command(run_on=node, shell=shell) for node, shell in shells.items()),
+        root=True,
+        persistent=False,
+        risk="medium",
+    )
+    return [switch, lower]

@@ -172,6 +172,14 @@ def test_names_packet_sizes_and_clocks(lab4: Lab, folder: Path, cases: tuple[Cas
     hold(lab4, folder, *cases)
 
 
+def test_lower_mtus_around_a_black_hole_leave_nothing_behind(lab4: Lab, folder: Path) -> None:
+    put(lab4, ("node2 mtu-blackhole",))
+    scanned = scan(lab4, folder, "--only", "net.*")
+    apply_fix(scanned, scanned.cause("mtu-black-hole"), 1)
+    after = scan(lab4, folder, "--only", "net.*")
+    assert (after.code, found(after)) == (0, {}), after.summary()
+
+
 @pytest.mark.parametrize("one", INTERFACES)
 def test_interfaces_that_the_job_names(lab4: Lab, folder: Path, one: Case) -> None:
     hold(lab4, folder, one, args=("--profile", "quick"))
