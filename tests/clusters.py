@@ -100,6 +100,7 @@ def facts(i: int, shape: str = "healthy", hcas: int = HCAS) -> dict[str, Any]:
             hcas=tuple(_infiniband(r) if infiniband else _hca(i, r) for r in range(hcas)),
             libibverbs="/usr/lib/libibverbs.so.1",
         ),
+        "python_start": build_hw.python_start(),
         "software": build_hw.software(),
         "env": build.env(PATH="/usr/bin:/bin", LANG="C.UTF-8"),
         "resolve": build.resolve(own=own, first_bindable=address(i), peers=()),

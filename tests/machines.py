@@ -52,7 +52,7 @@ KEYS = {
     "facts", "flow", "broken",
 }  # fmt: skip
 # What is asked of the kernel and of programs, and not of files: a machine's `facts` say it.
-BY_CALLS = {"firewall", "nccl_answer", "resolve", "routes", "software", "time"}
+BY_CALLS = {"firewall", "nccl_answer", "python_start", "resolve", "routes", "software", "time"}
 ARGUMENTS: dict[str, dict[str, Any]] = {"port_holder": {"port": build.RDZV}}
 TOKEN = re.compile(r"\{(i|node|number|address|mac|hash)(?::(-?\d+))?\}")
 

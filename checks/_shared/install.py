@@ -22,6 +22,11 @@ def is_version(text: str | None) -> bool:
     return text is not None and _VERSION.fullmatch(text) is not None
 
 
+def in_command(python: str) -> str:
+    """An interpreter as it may stand in a command: by name where its path is unusual."""
+    return python if _PATH.fullmatch(python) else "python3"
+
+
 def install(
     software: SoftwareFacts,
     package: str,
@@ -38,7 +43,7 @@ def install(
     there is no version.
     """
     requirement = f"{package}=={version}" if is_version(version) else f"{package}{specifier}"
-    python = software.executable if _PATH.fullmatch(software.executable) else "python3"
+    python = in_command(software.executable)
     where, first = "the job's interpreter", ""
     of_torch = software.torch is not None and package.startswith(("torch", "nvidia-"))
     is_there = of_torch or software.packages.get(package)

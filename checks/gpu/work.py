@@ -89,7 +89,7 @@ AMD_LOOKS = {
 
 
 @check(
-    after=["ssh.login", "gpu.visible"],
+    after=["sw.start", "gpu.visible"],
     profile="full",
     cost="loads-gpu",
     required=False,

@@ -104,6 +104,7 @@ def words(node: Node, session: Session) -> Words:
         "user": quoted(session.user or "root"),
         "without_shell": session.user if no_shell and is_host_name(session.user) else "",
         "python": f"{session.interpreter} is Python {session.python_version or 'too old'}",
+        "interpreter": quoted(session.interpreter),
         "named_python": "yes" if session.interpreter.startswith("/") else "",
         "it_showed": f" It showed {session.fingerprint}." if session.fingerprint else "",
         "shows": f" (the server shows {session.fingerprint})" if session.fingerprint else "",

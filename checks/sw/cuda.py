@@ -43,7 +43,7 @@ FIND_LIBCUDA = look(
 
 
 @check(
-    after=["ssh.login", "gpu.visible"],
+    after=["sw.start", "gpu.visible"],
     source="https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
 )
 def sw_cuda(nodes: Mapping[str, SoftwareFacts], gpus: Mapping[str, GpuFacts]) -> Iterator[Finding]:

@@ -142,7 +142,7 @@ def overridden(software: SoftwareFacts, module: str | None) -> Iterator[Finding]
 
 
 @check(
-    after=["ssh.login"],
+    after=["sw.start"],
     required=False,
     source="https://packaging.python.org/en/latest/specifications/core-metadata/#requires-dist-multiple-use",
 )

@@ -18,7 +18,11 @@ VERSION = Cause("nccl-version", "NCCL differs between {nodes}")
 OVERRIDDEN = Cause("nccl-overridden", "{nodes} load{s} another NCCL than the one torch was built with")
 
 
-@check(source="https://github.com/NVIDIA/nccl/blob/v2.23.4-1/src/init.cc", expects={"sw.nccl": str})
+@check(
+    after=["sw.start"],
+    source="https://github.com/NVIDIA/nccl/blob/v2.23.4-1/src/init.cc",
+    expects={"sw.nccl": str},
+)
 def sw_nccl(nodes: Mapping[str, SoftwareFacts], expect: Expectations | None = None) -> Iterator[Finding]:
     """Every node loads the same NCCL, and it is the one that torch came with.
 

@@ -15,7 +15,10 @@ from netdoctor.rules.packages import fits
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}")  # PEP 508 names
 
 
-@check(source="https://packaging.python.org/en/latest/specifications/core-metadata/")
+@check(
+    after=["sw.start"],
+    source="https://packaging.python.org/en/latest/specifications/core-metadata/",
+)
 def sw_parity(nodes: Mapping[str, SoftwareFacts], job: Job) -> Iterator[Finding]:
     """The packages asked for have the same version on every node.
 

@@ -21,7 +21,9 @@ OLD = Cause("python-old", "{nodes} run{s} the job on a Python too old for a curr
 
 
 @check(
-    source="https://docs.python.org/3/library/pickle.html#comparison-with-marshal", expects={"sw.python": str}
+    after=["sw.start"],
+    source="https://docs.python.org/3/library/pickle.html#comparison-with-marshal",
+    expects={"sw.python": str},
 )
 def sw_python(
     nodes: Mapping[str, SoftwareFacts],

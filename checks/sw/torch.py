@@ -30,6 +30,7 @@ VERSION = Cause("torch-version", "torch differs between {nodes}", verify=("sw.to
 
 
 @check(
+    after=["sw.start"],
     explains=("sw.nccl", "sw.cuda"),
     source="https://pytorch.org/docs/stable/elastic/run.html",
     expects={"sw.torch": str},

@@ -15,7 +15,10 @@ MANY = 6
 ELSEWHERE = Cause("packages-missing", "{nodes} lack{s} most packages that the job asks for")
 
 
-@check(source="https://packaging.python.org/en/latest/specifications/version-specifiers/")
+@check(
+    after=["sw.start"],
+    source="https://packaging.python.org/en/latest/specifications/version-specifiers/",
+)
 def sw_wanted(software: SoftwareFacts, host: HostFacts | None, job: Job) -> Iterator[Finding]:
     """Every node has the packages, in the versions, that the job asks for.
 

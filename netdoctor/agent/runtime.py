@@ -141,6 +141,12 @@ class ToolResult:
         self.err = err
 
 
+def from_login(search_path: str) -> str:
+    """Return a search path whose relative entries count from where the login shell started."""
+    parts = [os.path.join(login_directory, part) for part in search_path.split(os.pathsep) if part]
+    return os.pathsep.join(parts)
+
+
 def find_tool(name: str, path: str = _SYSTEM_PATH, root: str = "/") -> "Optional[str]":
     """Return the path of a program, by itself of one of the system's. path: folders to look into."""
     for folder in path.split(os.pathsep):
@@ -340,6 +346,60 @@ def end_child(pid: int) -> None:
     forget_child(pid)
 
 
+def run_forked(
+    argv: "list[str]", environment: "dict[str, str]", timeout_s: float
+) -> "tuple[Optional[int], str]":
+    """Return a program's status, None when it was late, and its last output; as run_tool() otherwise.
+
+    For what every scan runs: to import `subprocess` costs more than to start an interpreter. Raises OSError.
+    """
+    out, inner = os.pipe()
+    try:
+        pid = fork_child()
+        if pid == 0:
+            _become(argv, environment, inner)
+    except BaseException:
+        os.close(out)
+        raise
+    finally:
+        os.close(inner)
+    code, text = None, b""
+    end = time.monotonic() + timeout_s
+    try:
+        while code is None and time.monotonic() < end:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+            # What it left behind may keep the output open: its own end counts.
+            while select.select([out], [], [], 0.0 if ended else 0.01)[0]:
+                part = os.read(out, 65536)
+                if not part:
+                    time.sleep(0.0 if ended else 0.002)
+                    break
+                text = (text + part)[-OUTPUT_CAP_BYTES:]
+                if time.monotonic() >= end:
+                    break
+    finally:
+        os.close(out)
+        _kill_group(pid)
+        if code is None:
+            end_child(pid)
+        forget_child(pid)
+    return code, text.decode("utf-8", "replace")
+
+
+def _become(argv: "list[str]", environment: "dict[str, str]", out: int) -> None:
+    """Make a program of this forked child: nothing to read, `out` for all that it says."""
+    try:
+        for fd, number in ((os.open(os.devnull, os.O_RDONLY), 0), (out, 1), (out, 2)):
+            os.dup2(fd, number)
+        os.execve(argv[0], argv, environment)
+    except BaseException as e:
+        os.write(2, str(e).encode("utf-8", "replace"))
+    finally:
+        os._exit(127)
+
+
 def forget_child(pid: int) -> None:
     """Take a child that was waited for off the list to kill: its number may be somebody else's soon."""
     with _children_lock:
@@ -449,10 +509,7 @@ def library(name: str) -> "Optional[ModuleType]":
     with _library_lock:
         if name not in _libraries:
             try:
-                from .system import site_path
-
-                # -E -s hold: what the interpreter itself has installed.
-                site_path.own_path()
+                module("system.site_path", "").own_path({})
                 _libraries[name] = __import__(name)
             except Exception:  # absent, or a broken installation that is not ours to judge
                 _drop(name)

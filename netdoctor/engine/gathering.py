@@ -86,6 +86,7 @@ def first_groups(
         "nccl_answer": {"ask": profile.includes(Profile.LAUNCH), "env": dict(job.env)},
         "resolve": {"names": _job_names(job)},
         "port_holder": {"port": job.master_port},
+        "python_start": {"env": python_env(job)},
         "software": software_args(job),
     }
     collected = {info.group for info in FACT_TYPES.values() if info.origin == "agent"}
@@ -97,8 +98,14 @@ def software_args(job: Job) -> dict[str, Any]:
     return {
         "packages": list(job.packages),
         "extras": extras(job),
+        "env": python_env(job),
         "prefixes": [path for name in PYTHON_PLACES if (path := job.env.get(name))],
     }
+
+
+def python_env(job: Job) -> dict[str, str]:
+    """Of the job's variables those that decide how an interpreter starts, and what it finds."""
+    return {name: value for name, value in job.env.items() if name.startswith(("PYTHON", "LD_"))}
 
 
 def extras(job: Job) -> dict[str, list[str]]:

@@ -51,6 +51,7 @@ class Login(StrEnum):
     SHELL = "shell"  # it ends without running the command
     PROCESS_LIMIT = "process_limit"  # of the login user: no shell, no Python, or none of their own processes
     INTERPRETER = "interpreter"  # no Python where it should be
+    BROKEN_PYTHON = "broken_python"  # it is there, and does not get as far as a program
     OLD_PYTHON = "old_python"
     JUMP = "jump"  # trouble with a jump host or a ProxyCommand
     LOST = "lost"  # the connection, once it stood

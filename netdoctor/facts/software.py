@@ -82,6 +82,23 @@ class Shadow:
     version: str | None = None  # as the file's own name has it, None without one
 
 
+@fact("python_start")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonStart:
+    """How the job's interpreter starts: with its `site` and the job's variables, up to the first program."""
+
+    executable: str
+    starts: bool
+    code: int | None = None  # exit status, negative for a signal; None where it did not end in time
+    said: str = ""  # the last line that it printed, where it does not start
+    seconds: float = 0.0  # how long it took, or was waited for
+    # The same without `site` and variables, where it did not end in time; None where that did not, either.
+    bare_s: float | None = None
+
+    def missing_field(self) -> str:
+        return "" if self.executable else "the interpreter"
+
+
 @fact("software")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoftwareFacts:

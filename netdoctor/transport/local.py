@@ -29,7 +29,7 @@ from netdoctor.transport.base import (
     Transport,
     missing_reply,
 )
-from netdoctor.transport.session import Answer, Broken, Conversation, Greeting, Send, too_old
+from netdoctor.transport.session import Answer, Broken, Conversation, Greeting, Send, broken_python, too_old
 from netdoctor.transport.ssh.sshconfig import local_user
 
 CLOSE_S = 1.5
@@ -237,6 +237,8 @@ class LocalTransport(Transport):
         else:
             reason = event.why if isinstance(event, Broken) else "it gave up"
             why = f"the agent did not start: {clean(agent.errors, 200) or reason}"
+            if broken := broken_python(agent.errors):
+                outcome, why = Login.BROKEN_PYTHON, broken
         if why:
             self._drop(agent)
             return session(outcome=outcome, detail=clean(why, 400), python_version=version), None

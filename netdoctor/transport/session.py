@@ -6,6 +6,7 @@ becomes an Answer, or Broken. One table of byte strings (tests/transport/test_se
 to its rules; the frames around the messages are those of `frames`.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -228,6 +229,17 @@ class Conversation:
 def reader_of(by_group: bool) -> Callable[[bytes], Any]:
     """What makes a result of its JSON: by_group as of Request."""
     return frames.decode_members if by_group else frames.decode_result
+
+
+# Fatal Python error: init_fs_encoding: failed to get the Python codec of the filesystem encoding
+# python3: error while loading shared libraries: libpython3.11.so.1.0: cannot open shared object file: …
+_NO_START = re.compile(r"Fatal Python error|error while loading shared libraries")
+
+
+def broken_python(printed: bytes) -> str:
+    """The line in which an interpreter says that it cannot start, or ''."""
+    lines = printed.decode("utf-8", "replace").splitlines()
+    return next((clean(line.strip(), 200) for line in lines if _NO_START.search(line)), "")
 
 
 def too_old(hello: frames.Hello, python: str) -> str:

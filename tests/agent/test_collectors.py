@@ -1512,7 +1512,7 @@ def test_search_path_is_that_of_a_normal_start(version: str, tmp_path: Path) -> 
     trees.make(
         user,
         {
-            "a.pth": f"import os; os._exit(9)\n# x\n{tmp_path}/pth\nnope\n",
+            "a.pth": f"import os\n# x\n{tmp_path}/pth\nnope\n",
             "only_user-3.dist-info/METADATA": "Version: 3\n",
             "silent.egg-info/PKG-INFO": "Name: silent\n",
         },

@@ -9,8 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from netdoctor.facts.software import PythonStart
 from netdoctor.transport import bundle
 from tests.agent import harness, trees
 from tests.agent.test_bootstrap import PYTHONS, SUPPORTED
@@ -57,7 +59,7 @@ def install(packages: Path, folder: Path) -> None:
         {
             "__editable__.own-1.0.pth": f"import {finder}; {finder}.install()",
             f"{finder}.py": RAN.format(folder=str(folder), name="finder") + "def install(): pass\n",
-            "distutils-precedence.pth": "import os; var = 'SETUPTOOLS_USE_DISTUTILS'; raise SystemExit(9)\n",
+            "distutils-precedence.pth": "import os; var = 'SETUPTOOLS_USE_DISTUTILS'\n",
             "easy-install.pth": f"# eggs\n\n./One-1.0.egg\n{folder}/source\n/nowhere\n",
             "late.pth": f"import sys; sys.path.insert(0, {str(folder / 'first')!r})\n",
             "n-nspkg.pth": "import sys, types, os;has_mfs = sys._getframe(1).f_locals['sitedir']\n",
@@ -114,7 +116,6 @@ def test_plug_ins_may_import_what_is_installed(tmp_path: Path) -> None:
     python = venv(sys.executable, tmp_path)
     packages = packages_of(python)
     install(packages, tmp_path)
-    (packages / "distutils-precedence.pth").unlink()
     look = "import sys\ndef collect(args): return {'found': '__editable___own_1_0_finder' in sys.modules}"
     with harness.agent(python, collectors={"look": look}) as agent:
         assert agent.facts(look={})["look"]["value"] == {"found": True}
@@ -126,8 +127,6 @@ def compare(python: str, folder: Path, ours: bool) -> None:
         packages = packages_of(python)
         packages.mkdir(parents=True, exist_ok=True)
         install(packages, folder)
-        # With this one gone a whole start ends well.
-        (packages / "distutils-precedence.pth").rename(folder / "ends.pth")
     env = {"HOME": str(folder), "PATH": os.environ["PATH"]}
     prefix, *path = json.loads(
         subprocess.run(
@@ -135,9 +134,6 @@ def compare(python: str, folder: Path, ours: bool) -> None:
         ).stdout
     )
     whole = facts(python, whole=True, env=env)
-    if ours:
-        (folder / "finder").unlink()
-        (folder / "ends.pth").rename(packages / "distutils-precedence.pth")
     found = facts(python, whole=False, env=env)
     assert found == whole
     assert (found["prefix"], found["search_path"]) == (prefix, list(dict.fromkeys(path)))
@@ -146,4 +142,52 @@ def compare(python: str, folder: Path, ours: bool) -> None:
         custom = "2" if str(folder / "custom") in path else None
         assert found["packages"] == {"own": "1.0", "one": "1.0", "custom": custom, "absent": None}
         assert str(folder / "first") == found["search_path"][0]
-        assert not (folder / "finder").exists()
+
+
+ENDS = {
+    "SystemExit": ("sitecustomize.py", "raise SystemExit(3)\n", 1, "SystemExit: 3"),
+    "words": ("sitecustomize.py", "raise SystemExit('no licence')\n", 1, "SystemExit: no licence"),
+    "_exit": ("a.pth", "import os; print('token=abc', flush=True); os._exit(5)\n", 5, "token=***"),
+    "signal": ("a.pth", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)\n", -11, ""),
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_a_start_that_ends_early_is_told_and_the_agent_lives_on(how: str, tmp_path: Path) -> None:
+    """Also for the library that a plug-in or pynvml would be taken from."""
+    name, text, code, words = ENDS[how]
+    python = venv(sys.executable, tmp_path)
+    trees.make(packages_of(python), {name: text})
+    look = "from ndagent import runtime\ndef collect(args): return {'psutil': runtime.library('psutil')}"
+    with harness.agent(python, collectors={"look": look}) as agent:
+        found = agent.facts(python_start={}, software={}, look={}, limits={})
+    start = msgspec.convert(found["python_start"]["value"], type=PythonStart)
+    assert (start.starts, start.code, start.said) == (False, code, words)
+    assert found["software"]["missing"]["why"] == "failed"
+    assert found["software"]["missing"]["detail"] == f"{python} does not start"
+    assert found["look"]["missing"]["why"] == "failed"
+    assert "value" in found["limits"]
+
+
+def test_variables_of_the_job_count(tmp_path: Path) -> None:
+    trees.make(tmp_path, {"sitecustomize.py": "raise SystemExit(4)\n", "good/x-1.dist-info/METADATA": ""})
+    with harness.agent(venv(sys.executable, tmp_path), cwd=tmp_path) as agent:
+        assert agent.facts(python_start={})["python_start"]["value"]["starts"]
+        assert (
+            agent.facts(python_start={"env": {"PYTHONPATH": "."}})["python_start"]["value"]["said"]
+            == "SystemExit: 4"
+        )
+        found = agent.facts(software={"packages": ["x"], "env": {"PYTHONPATH": "good"}})["software"]["value"]
+    assert found["packages"] == {"x": "1"}
+
+
+@pytest.mark.process
+def test_a_start_that_never_ends_is_held_against_a_bare_one(tmp_path: Path) -> None:
+    python = venv(sys.executable, tmp_path)
+    trees.make(packages_of(python), {"sitecustomize.py": "import os; os.execlp('sleep', 'sleep', '1000')\n"})
+    with harness.agent(python) as agent:
+        start = msgspec.convert(agent.facts(python_start={})["python_start"]["value"], type=PythonStart)
+    assert (start.starts, start.code) == (False, None)
+    assert start.seconds > 5
+    assert start.bare_s is not None
+    assert start.bare_s < 1

@@ -6,7 +6,7 @@ from typing import Any
 from netdoctor.facts.counters import Counted, CounterFacts
 from netdoctor.facts.gpu import Gpu, GpuFacts, GpuProcess, GpuRate, GpuWork, KernelEvent, KernelLog, PciGpu
 from netdoctor.facts.rdma import Gid, Hca, HcaPort, PcieLink, RdmaFacts
-from netdoctor.facts.software import Import, Imports, Nccl, SoftwareFacts, Torch
+from netdoctor.facts.software import Import, Imports, Nccl, PythonStart, SoftwareFacts, Torch
 
 from .build import GIB, address, name
 
@@ -33,6 +33,11 @@ def software(**changes: Any) -> SoftwareFacts:
         "nccl": (nccl(),),
     }
     return SoftwareFacts(**{**defaults, **changes})
+
+
+def python_start(**changes: Any) -> PythonStart:
+    defaults: dict[str, Any] = {"starts": True, "code": 0, "seconds": 0.02}
+    return PythonStart(**{"executable": "/opt/train/bin/python", **defaults, **changes})
 
 
 def softwares(count: int, **odd: SoftwareFacts) -> dict[str, SoftwareFacts]:

@@ -61,6 +61,7 @@ def healthy() -> Store:
         "kernel_log": dict.fromkeys(names, build_hw.kernel_log()),
         "gpu_work": dict.fromkeys(names, build_hw.gpu_work()),
         "imports": dict.fromkeys(names, build_hw.imports()),
+        "python_start": dict.fromkeys(names, build_hw.python_start()),
         "software": dict(build_hw.softwares(COUNT)),
         "ray": dict(build_ray.rays(COUNT)),
         "places": dict.fromkeys(names, build.places(build.place())),

@@ -14,7 +14,7 @@ from netdoctor.lab import Lab
 from tests.agent.harness import interpreters
 from tests.conftest import Maker
 from tests.scan.faults import LOGIN, Case, case, found, hold, put, together, write_job
-from tests.scan.harness import PART, apply_fix, scan, verify
+from tests.scan.harness import PART, apply_fix, changed, scan, verify
 
 ALL = ("node0", "node1", "node2", "node3")
 # All of these are seen by passive questions.
@@ -151,6 +151,31 @@ def test_folders_that_are_not_shared(make_lab: Maker, tmp_path: Path, share: Pat
     for node in lab.nodes:
         look = ["sh", "-c", f"ls -A {share} /srv/out"]
         assert b"netdoctor" not in lab.run(node, look, capture_output=True).stdout
+
+
+PTH = "$(python3 -c 'import site; print(site.getsitepackages()[0])')/a.pth"
+
+
+@pytest.mark.parametrize("profile", ["quick", "launch"])
+def test_pythons_that_do_not_start(lab4: Lab, folder: Path, profile: str) -> None:
+    """One that a file of site-packages ends, and one that waits there: all else is judged as ever."""
+    ends = f"echo \"import os; print('no licence', flush=True); os._exit(7)\" > {PTH}"
+    waits = f"echo 'import time; time.sleep(1000)' > {PTH}"
+    off = "rm $(python3 -S -c 'import site; print(site.getsitepackages()[0])')/a.pth"
+    with changed(lab4, "node1", ends, off), changed(lab4, "node2", waits, off):
+        scanned = scan(lab4, folder, "-p", profile)
+        assert found(scanned) == {"python-start": ("node1", "node2")}, scanned.summary()
+        assert (scanned.state, scanned.code) == ("not_ready", 1)
+        text = " ".join(scanned.text.split())
+        assert "ended with exit code 7: no licence" in text
+        assert "did not come to an end in 7 s" in text
+        assert "not installed" not in text
+        assert [scanned.cell("sw.start", f"node{i}") for i in range(4)] == [".", "X", "X", "."]
+        assert [scanned.cell("sw.torch", f"node{i}") for i in (1, 2)] == ["b", "b"]
+        assert scanned.cell("host.shm", "node1") == "."
+        apply_fix(scanned, scanned.cause("python-start"))
+    done = verify(scanned, scanned.cause("python-start"))
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 BASHRC = """[ -z "$PS1" ] && return

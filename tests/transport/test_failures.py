@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -304,8 +305,12 @@ def test_interpreters(server: Server, tmp_path: Path) -> None:
     old.chmod(0o755)
     plain = tmp_path / "notexec"
     plain.write_text("")
+    broken = tmp_path / "broken"
+    broken.write_text(f'#!/bin/sh\nshift\nPYTHONHOME=/no/such exec {sys.executable} "$@"\n')  # without -E
+    broken.chmod(0o755)
     nodes = [
         target("gone", python="/no/such/python"),
+        target("broken", python=str(broken)),
         target("nowhere", python="python9.99"),
         target("plain", python=str(plain)),
         target("old", python=str(old)),
@@ -315,6 +320,7 @@ def test_interpreters(server: Server, tmp_path: Path) -> None:
     outcomes = {node: session.outcome for node, session in outcome.sessions.items()}
     assert outcomes == {
         "gone": "interpreter",
+        "broken": "broken_python",
         "nowhere": "interpreter",
         "plain": "interpreter",
         "old": "old_python",
@@ -322,6 +328,7 @@ def test_interpreters(server: Server, tmp_path: Path) -> None:
     }
     assert outcome.sessions["gone"].interpreter == "/no/such/python"
     assert "/no/such/python" in outcome.sessions["gone"].detail
+    assert outcome.sessions["broken"].detail.startswith("Fatal Python error: ")
     assert outcome.sessions["old"].python_version == "2.7.18"
     assert set(outcome.replies) == {"good"}
 

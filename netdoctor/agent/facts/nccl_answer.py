@@ -48,13 +48,15 @@ def environment(job: "Mapping[str, Any]", session: "Mapping[str, str]") -> "dict
     return found
 
 
-def loaded_library() -> str:
-    """Return the path of the libnccl that the job's interpreter would load. Raises Unavailable."""
+def loaded_library(args: "dict[str, Any]") -> str:
+    """Return the path of the libnccl that the job's interpreter would load. Raises Unavailable.
+
+    args: of collect().
+    """
     from ..system import dists, site_path
     from . import software as facts_software
 
-    home = os.path.expanduser("~")
-    paths = dists.search_path(site_path.own_path(), os.environ, home, runtime.login_directory)
+    paths = site_path.own_path(args)
     packages = dists.installed(paths)
     torch = facts_software.find_torch(paths, packages)[0]
     rows = facts_software.find_nccl(paths, packages, torch["path"] if torch else None, os.environ)
@@ -126,5 +128,5 @@ def collect(args: "dict[str, Any]") -> "dict[str, Any]":
     if not args.get("ask"):
         raise runtime.Unavailable("not_collected", "NCCL itself is asked in launch and full scans")
     job = args.get("env")
-    path = loaded_library()
+    path = loaded_library(args)
     return ask(path, environment(job if isinstance(job, dict) else {}, os.environ))

@@ -3,7 +3,6 @@
 import os
 import sys
 
-from .. import runtime
 from ..system import dists, files, libs, pythons, site_path
 
 TYPE_CHECKING = False
@@ -331,9 +330,10 @@ def externally_managed() -> bool:
 
 
 def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
-    """Return facts.software.SoftwareFacts. args: {"packages": [name, …], "prefixes": [path, …]}."""
-    home = os.path.expanduser("~")
-    paths = dists.search_path(site_path.own_path(), os.environ, home, runtime.login_directory)
+    """Return facts.software.SoftwareFacts. args: {"packages": [name, …], "prefixes": [path, …],
+    "env": variables of the job}. Raises Unavailable where the interpreter does not start.
+    """
+    paths = site_path.own_path(args)
     packages = dists.installed(paths)
     torch, torch_error = find_torch(paths, packages)
     requested = [str(name)[:200] for name in (args.get("packages") or [])][:MAX_PACKAGES]
@@ -356,6 +356,7 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         # With torch here, too, a launch may take another one: a few places that name theirs are asked.
         prefixes = [str(prefix)[:400] for prefix in (args.get("prefixes") or [])][:8]
         has_torch = torch is not None
+        home = os.path.expanduser("~")
         others = pythons.find_with_torch(os.environ, home, prefixes, torch_in, root, sys.prefix, has_torch)
     return {
         "executable": sys.executable or "",

@@ -28,7 +28,7 @@ def module_of(group: str) -> "Any":
     if group in main.collectors:
         from ..system import site_path
 
-        site_path.own_path(every_line=True)
+        site_path.own_path({}, run_site=True)
         module = type(sys)("ndagent_collector_" + group)
         code = compile(main.collectors[group], "<collector " + group + ">", "exec")
         sys.modules[module.__name__] = module

@@ -77,12 +77,8 @@ def environment(job: "Mapping[str, Any]", session: "Mapping[str, str]") -> "dict
                 and "\0" not in value
             ):
                 found[name] = value
-    path = found.get("PYTHONPATH")
-    if path:
-        # Relative entries count from where the login shell started.
-        found["PYTHONPATH"] = os.pathsep.join(
-            os.path.join(runtime.login_directory, part) for part in path.split(os.pathsep) if part
-        )
+    if found.get("PYTHONPATH"):
+        found["PYTHONPATH"] = runtime.from_login(found["PYTHONPATH"])
     found["PYTHONUNBUFFERED"] = "1"
     return found
 

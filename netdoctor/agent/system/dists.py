@@ -1,22 +1,14 @@
-"""The search path and the installed distributions of the job's interpreter, on any Python, without
-importing any.
-
-The agent runs with -E -S -s, a job does not: PYTHONPATH and the user's own site-packages are put back here.
-Lines of .pth files that are paths count; those that begin with `import` are code, and of the user's folder
-none is run.
-"""
+"""The installed distributions of a search path, on any Python, without importing any."""
 
 import os
-import sys
 
 from . import files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Mapping, Optional, Sequence
+    from typing import Optional, Sequence
 
 METADATA_CAP = 64 * 1024
-MAX_PTH_LINES = 1000
 
 
 def normalise(name: str) -> str:
@@ -25,60 +17,6 @@ def normalise(name: str) -> str:
     while "--" in name:
         name = name.replace("--", "-")
     return name
-
-
-def user_site(environ: "Mapping[str, str]", home: str) -> "Optional[str]":
-    """Return the user's site-packages when a normal start would look there, else None."""
-    if environ.get("PYTHONNOUSERSITE") or os.getuid() != os.geteuid():
-        return None
-    if sys.prefix != sys.base_prefix:
-        conf = files.text_or_none(os.path.join(sys.prefix, "pyvenv.cfg"), 16384) or ""
-        lines = ["".join(line.split()).lower() for line in conf.splitlines()]
-        if not any(line.startswith("include-system-site-packages=true") for line in lines):
-            return None
-    base = environ.get("PYTHONUSERBASE") or os.path.join(home, ".local")
-    threaded = "t" if "t" in getattr(sys, "abiflags", "") else ""
-    version = "python%d.%d%s" % (sys.version_info[0], sys.version_info[1], threaded)
-    folder = os.path.join(os.path.expanduser(base), "lib", version, "site-packages")
-    return folder if os.path.isdir(folder) else None
-
-
-def pth_paths(folder: str) -> "list[str]":
-    """Return the folders that the .pth files of a site directory add."""
-    found = []
-    for name in files.names(folder):
-        if not name.endswith(".pth") or name.startswith("."):
-            continue
-        text = files.text_or_none(os.path.join(folder, name)) or ""
-        for raw in text.splitlines()[:MAX_PTH_LINES]:
-            line = raw.rstrip()
-            if line and not line.startswith(("#", "import ", "import\t")):
-                path = os.path.normpath(os.path.join(folder, line))
-                if os.path.exists(path):
-                    found.append(path)
-    return found
-
-
-def search_path(default: "Sequence[str]", environ: "Mapping[str, str]", home: str, cwd: str) -> "list[str]":
-    """Return sys.path of a normal start of this interpreter, without the script's folder.
-
-    default: own_path(), sys.path under -E -s. Order: PYTHONPATH, standard library, user site, site-packages.
-    """
-    python_path = [
-        os.path.join(cwd, entry) for entry in environ.get("PYTHONPATH", "").split(os.pathsep) if entry
-    ]
-    user = user_site(environ, home)
-    between = [user, *pth_paths(user)] if user else []
-    paths = list(default)
-    at = next(
-        (i for i, p in enumerate(paths) if p.endswith(("site-packages", "dist-packages"))),
-        len(paths),
-    )
-    found = []  # type: list[str]
-    for path in python_path + paths[:at] + between + paths[at:]:
-        if path and path not in found and os.path.exists(path):
-            found.append(path)
-    return found
 
 
 class Distribution(object):

@@ -192,7 +192,7 @@ def _login(shell: str, context: Context) -> str:
 
 
 # Outcomes of a login that nobody gets further with: what is to be done there is done on the console.
-_INSIDE = (Login.OK, Login.INTERPRETER, Login.OLD_PYTHON)
+_INSIDE = (Login.OK, Login.INTERPRETER, Login.BROKEN_PYTHON, Login.OLD_PYTHON)
 _PLAIN = re.compile(r"[\w@%+=:,./ \"'{}*?\[\]-]*")
 # What sudo cannot run, because only a shell knows it.
 _SHELL_WORDS = (

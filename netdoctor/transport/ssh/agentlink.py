@@ -13,7 +13,15 @@ from netdoctor.errors import AgentLost, ProtocolError
 from netdoctor.facts.host import Login
 from netdoctor.text import clean
 from netdoctor.transport import frames
-from netdoctor.transport.session import REPLY_BYTES_MAX, Answer, Broken, Conversation, Greeting, Send
+from netdoctor.transport.session import (
+    REPLY_BYTES_MAX,
+    Answer,
+    Broken,
+    Conversation,
+    Greeting,
+    Send,
+    broken_python,
+)
 from netdoctor.transport.ssh.link import NodeTransport, Wire
 from netdoctor.transport.ssh.record import LoginFailed, Record
 
@@ -92,6 +100,8 @@ class AgentLink:
             return LoginFailed(Login.LOST, self._why_lost())
         if full := self.process_limit():
             return LoginFailed(Login.PROCESS_LIMIT, full)
+        if words := broken_python(bytes(self._stderr) + self.conversation.tail_bytes):
+            return LoginFailed(Login.BROKEN_PYTHON, words)
         status = self._channel.exit_status
         errors = clean(bytes(self._stderr), 200)
         output = errors or self.conversation.tail
