@@ -37,7 +37,7 @@ metamorphic: $(VENV)/dev
 	$(BIN)/python scripts/fuzz.py $(SECONDS) $(or $(NAMES),metamorphic)
 
 worlds: $(VENV)/dev
-	$(BIN)/python scripts/fuzz.py $(SECONDS) $(or $(NAMES),worlds)
+	$(BIN)/python scripts/fuzz.py $(SECONDS) $(or $(NAMES),worlds fixes)
 
 COUNT := 40
 mutants: $(VENV)/dev

@@ -4,13 +4,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from netdoctor.checks._shared.edits import assign
 from netdoctor.checks._shared.text import quoted
 from netdoctor.facts.software import EnvFacts
 from netdoctor.model import JOB, Command, Fix, in_job, look, run
 from netdoctor.rules.variables import Setting, Source
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_IN_SED = re.compile(r"[A-Za-z0-9_.,:=^+-]*")
 # What the login user may not open is closed to NCCL too, and sets nothing.
 _CLOSED = ("EACCES", "ELOOP", "ENOENT", "ENOTDIR")
 # https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
@@ -31,16 +31,9 @@ def change(setting: Setting, value: str | None = None, *, names: Sequence[str] =
         return (Fix(text=what),)
     line = f"unset {' '.join(names)}" if value is None else export(setting.name, value)
     origin = setting.origin
-    in_file = setting.source is Source.FILE and origin.startswith("/")
-    if in_file and len(names) == 1 and _IN_SED.fullmatch(value or ""):
-        old = f"{names[0]}={setting.value}"
-        if value is None:
-            script, undo = f"/^{names[0]}=/d", f"echo {quoted(old)} >> {quoted(origin)}"
-        else:
-            script = f"s/^{names[0]}=.*/{names[0]}={value}/"
-            back = quoted(f"s/^{names[0]}=.*/{old}/")
-            undo = f"sed -i {back} {quoted(origin)}" if _IN_SED.fullmatch(setting.value) else ""
-        shell, root = f"sed -i {quoted(script)} {quoted(origin)}", origin.startswith("/etc/")
+    if setting.source is Source.FILE and origin.startswith("/") and len(names) == 1:
+        shell, undo = assign(names[0], value, quoted(origin))
+        root = origin.startswith("/etc/")
         return (run(f"{what}, in {origin}", shell, undo=undo, root=root, effect="next launch"),)
     if setting.source is Source.LOGIN:
         pattern = names[0] if len(names) == 1 else quoted("|".join(names))
@@ -62,12 +55,9 @@ def export(name: str, value: str) -> str:
 
 def each_its_own(values: Mapping[str, str], name: str, file: str, **more: Any) -> Fix:
     """A value of `name` for each node, in a file there, and none in the job. more: Fix's other fields."""
-    drop = f"sed -i '/^{name}=/d' {file}"
-    commands = [
-        Command(run_on=node, shell=f"touch {file} && {drop} && echo {name}={quoted(value)} >> {file}")
-        for node, value in values.items()
-    ]
-    undo = tuple(Command(run_on=node, shell=drop) for node in values)
+    edits = {node: assign(name, value, file) for node, value in values.items()}
+    commands = [Command(run_on=node, shell=shell) for node, (shell, _) in edits.items()]
+    undo = tuple(Command(run_on=node, shell=back) for node, (_, back) in edits.items())
     return Fix(commands=(Command(run_on=JOB, shell=f"unset {name}"), *commands), undo=undo, root=True, **more)
 
 

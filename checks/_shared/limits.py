@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 
 from netdoctor.checks._shared.job import ranks_on
-from netdoctor.checks._shared.text import GIB, MIB
+from netdoctor.checks._shared.text import GIB, MIB, is_host_name
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import HostFacts, Node, Session
 from netdoctor.model import Fix, in_job, run
@@ -45,14 +45,17 @@ def raise_limit(
     running = str(int(value) * _UNIT_BYTES.get(item, 1)) if value.isdecimal() else value
     if session is not None and session.transport == "ray":
         return _of_raylet(item, running, unit, f"ulimit {_ULIMIT[item]} {value}")
-    # limits.conf(5): the wildcard does not reach root. A dash sets soft and hard. Only PAM reads it; without
-    # PAM a session has the limits of the sshd that runs, so there that one gets them.
+    # limits.conf(5): the wildcard does not reach root, a line of the user's own wins over it and over groups,
+    # and of files the last in order. A dash sets soft and hard. Only PAM reads it; without PAM a session has
+    # the limits of the sshd that runs, so there that one gets them.
+    user = session.user if session is not None and is_host_name(session.user) else "root"
+    file = f"{FOLDER}/zz-netdoctor-{item}.conf"
+    lines = " ".join(f"'{who} - {item} {value}'" for who in dict.fromkeys(("*", "root", user)))
     logins = run(
         "raise it for logins: PAM reads it from the file; where sshd does without PAM, in the sshd that runs",
-        f'mkdir -p {FOLDER} && (echo "* - {item} {value}"; echo "root - {item} {value}")'
-        f" > {FOLDER}/90-{item}.conf",
+        f"mkdir -p {FOLDER} && printf '%s\\n' {lines} > {file}",
         f'sshd -T | grep -qix "usepam yes" || prlimit --pid $(pgrep -o -x sshd) --{item}={running}:{running}',
-        undo=f"rm -f {FOLDER}/90-{item}.conf",
+        undo=f"rm -f {file}",
         root=True,
         effect="next login",
     )
@@ -91,10 +94,11 @@ def _of_raylet(item: str, value: str, unit: str, shell: str) -> list[Fix]:
 def slurmd_limit(text: str, item: str, unit: str) -> Fix:
     """A limit of slurmd's, which all steps have; jobs that run stay. unit: what a systemd unit says."""
     again = "systemctl daemon-reload && systemctl restart slurmd"
+    file = f"{SERVICE}/zz-netdoctor-{item}.conf"
     return run(
         text,
-        f'mkdir -p {SERVICE} && (echo "[Service]"; echo "{unit}") > {SERVICE}/90-{item}.conf && {again}',
-        undo=f"rm -f {SERVICE}/90-{item}.conf && {again}",
+        f'mkdir -p {SERVICE} && (echo "[Service]"; echo "{unit}") > {file} && {again}',
+        undo=f"rm -f {file} && {again}",
         root=True,
         risk="medium",
     )

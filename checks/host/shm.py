@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from netdoctor.check import check
+from netdoctor.checks._shared.edits import append
 from netdoctor.checks._shared.job import only_gloo
-from netdoctor.checks._shared.text import GIB, MIB, listing, size
+from netdoctor.checks._shared.text import GIB, MIB, listing, quoted, size
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import FileSystem, HostFacts, LimitFacts
 from netdoctor.facts.software import Job
@@ -86,18 +87,21 @@ def _enlarge(host: HostFacts, shm: FileSystem, least_bytes: int) -> tuple[Fix, .
         )
         return (larger,)
     size_mib = max(least_bytes, host.memory_total_bytes // 2) // MIB
+    smaller = f"mount -o remount,size={shm.total_bytes // 1024}k /dev/shm" if shm.total_bytes else ""
     now = run(
         "enlarge it to half of the memory, the kernel's own default",
         f"mount -o remount,size={size_mib}M /dev/shm",
-        undo=f"mount -o remount,size={shm.total_bytes // 1024}k /dev/shm" if shm.total_bytes else "",
+        undo=smaller,
         root=True,
         persistent=False,
     )
+    line = f"tmpfs /dev/shm tmpfs nosuid,nodev,size={size_mib}M 0 0"
+    back = f"sed -i -e '\\|^{line}$|d' -e 's/^#netdoctor //' /etc/fstab"
     lasting = run(
         "enlarge it by its line in /etc/fstab, the only one that is kept for it",
-        r'sed -i -E "\|^[^#]+[[:space:]]/dev/shm[[:space:]]|d" /etc/fstab && '
-        f'echo "tmpfs /dev/shm tmpfs nosuid,nodev,size={size_mib}M 0 0" >> /etc/fstab && '
-        "mount -o remount /dev/shm",
+        f"f=/etc/fstab; {back}; sed -i -E 's|^[^#]+[[:space:]]/dev/shm[[:space:]]|#netdoctor &|' $f && "
+        f"{append(quoted(line))} && mount -o remount /dev/shm",
+        undo=" && ".join(filter(None, (back, smaller))),
         root=True,
     )
     return now, lasting

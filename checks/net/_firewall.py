@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from netdoctor.checks._shared.addresses import cover, parse, spans
+from netdoctor.checks._shared.edits import append
 from netdoctor.checks._shared.matrix import Kind
 from netdoctor.checks._shared.paths import addresses
 from netdoctor.checks._shared.ports import RENDEZVOUS, PortCause
@@ -192,7 +193,7 @@ def _by_nftables(
     now = [f"nft {line.replace('{', _OPEN).replace('}', _CLOSE)}" for _, line in lines]
     undo = [_NFT_BACK.format(chain=" ".join(where)) for where in dict.fromkeys(where for where, _ in lines)]
     yield fix(_BEFORE, now, undo, trusted, persistent=False)
-    later = [_NFT_FILE.format(table=" ".join(where[:2]), line=line) for where, line in lines]
+    later = [_NFT_FILE.format(table=" ".join(where[:2]), append=append(f'"{line}"')) for where, line in lines]
     text = "the same after each boot, where nftables.service loads these rules"
     yield fix(text, later, [_NFT_FILE_BACK], trusted, effect="after reboot")
 
@@ -215,7 +216,7 @@ _OPEN, _CLOSE = "'{", "}'"
 # Debian's and Red Hat's file; a line for a table that no file makes would stop the whole of it from loading.
 _NFT_FILE = (
     'f=$(grep -lsF "table {table} " /etc/nftables.conf /etc/sysconfig/nftables.conf | head -n 1) && '
-    '[ "$f" ] && (grep -qxF "{line}" $f || echo "{line}" >> $f)'
+    '[ "$f" ] && {append}'
 )
 # Whatever of ours is in a chain, once or pasted more often: " # handle 7" ends its line.
 _NFT_BACK = (

@@ -169,7 +169,7 @@ def _finding(probe: MtuProbe, cause: Cause, fault: Fault, outcome: str, fixes: l
     )
 
 
-def _fixes(probe: MtuProbe, fault: Fault, devs: Mapping[str, str], between: Fix | None) -> list[Fix]:
+def _fixes(probe: MtuProbe, fault: Fault, devs: Mapping[str, str | None], between: Fix | None) -> list[Fix]:
     """devs: the interface of each node. between: what a cloud has in the place of switch ports."""
     fallback = ETHERNET_MTU if probe.dev_mtu > ETHERNET_MTU else LEAST_MTU
     passed = probe.largest_ok or probe.learned_mtu

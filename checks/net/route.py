@@ -167,6 +167,11 @@ def _evidence(route: Route, answer: str) -> Evidence:
 
 def _add(text: str, route: Route, ifname: str | None, risk: str = "low") -> Fix:
     address = parse(route.destination)
-    target = f"{address}/{address.max_prefixlen} dev {{0}}" if address else ""
-    put, take = (on_dev(ifname, f"ip route {word} {target}") if target else "" for word in ("replace", "del"))
+    if address is None:
+        return run(text)
+    target = f"{address}/{address.max_prefixlen}"
+    was = f"/run/netdoctor-route-{address}"  # the address may have a route of its own, and get it back
+    put = f"[ -e {was} ] || ip route save {target} > {was}; ip route replace {target} dev {{0}}"
+    take = f"[ ! -e {was} ] || (ip route del {target} dev {{0}}; ip route restore < {was} && rm {was})"
+    put, take = on_dev(ifname, put), on_dev(ifname, take)
     return run(text, put, undo=take, root=True, persistent=False, risk=risk)

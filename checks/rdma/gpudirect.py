@@ -26,10 +26,10 @@ DMABUF_KERNEL = (5, 12)
 CONSUMER = re.compile(r"\b(GeForce|TITAN)\b", re.IGNORECASE)
 LOAD = run(
     "load the driver's module, now and at every start",
-    "modprobe nvidia-peermem && echo nvidia-peermem > /etc/modules-load.d/nvidia-peermem.conf",
+    "modprobe nvidia-peermem && echo nvidia-peermem > /etc/modules-load.d/netdoctor-peermem.conf",
     root=True,
     risk="low",
-    undo="modprobe -r nvidia-peermem; rm -f /etc/modules-load.d/nvidia-peermem.conf",
+    undo="modprobe -r nvidia-peermem; rm -f /etc/modules-load.d/netdoctor-peermem.conf",
 )
 
 

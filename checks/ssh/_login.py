@@ -3,6 +3,7 @@
 import re
 
 from netdoctor.checks._shared.addresses import parse
+from netdoctor.checks._shared.edits import append
 from netdoctor.checks._shared.text import is_host_name, quoted
 from netdoctor.facts.host import Node, Session
 
@@ -48,10 +49,10 @@ def authorize(session: Session) -> str:
     """
     if not _PUBLIC_KEY.fullmatch(session.offered) or not is_host_name(session.user):
         return ""
-    keys = f"~{session.user}/.ssh/authorized_keys"
+    add = append('"$key"', f"~{session.user}/.ssh/authorized_keys")
     return (
-        f"(key='{session.offered}'; umask 077; mkdir -p ~{session.user}/.ssh; "
-        f'grep -qsF "$key" {keys} || echo "$key" >> {keys}; chown -R {session.user}: ~{session.user}/.ssh)'
+        f"(key='{session.offered}'; umask 077; mkdir -p ~{session.user}/.ssh; {add}; "
+        f"chown -R {session.user}: ~{session.user}/.ssh)"
     )
 
 
@@ -78,7 +79,7 @@ def more_startups() -> tuple[str, str]:
     behind all that it includes.
     """
     off = f"sed -i 's/^[[:space:]]*MaxStartups/#netdoctor &/I' {_MAIN}"
-    more, back = of_sshd("99-startups", "MaxStartups 100:30:200", then=off)
+    more, back = of_sshd("zz-netdoctor-startups", "MaxStartups 100:30:200", then=off)
     return more, f"sed -i 's/^#netdoctor //' {_MAIN} && {back}"
 
 
@@ -104,7 +105,8 @@ def remember(node: Node, session: Session) -> str:
     listed, key, file = known_as(node, session), session.host_key, known_hosts(session)
     if not listed or not _PUBLIC_KEY.fullmatch(key):
         return ""
-    return f'key=\'{listed} {key}\'; grep -qsxF "$key" {file} || echo "$key" >> {file}'
+    add = append('"$key"', file)
+    return f"key='{listed} {key}'; {add}"
 
 
 def replace_key(node: Node, session: Session) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from netdoctor import tables
 from netdoctor.check import check
 from netdoctor.checks._shared.addresses import parse
+from netdoctor.checks._shared.edits import END_LAST_LINE, append
 from netdoctor.checks._shared.matrix import decode
 from netdoctor.checks._shared.text import is_host_name
 from netdoctor.checks.ssh._login import more_startups
@@ -84,7 +85,7 @@ def _exchange_host_keys(logins: Sequence[MeshLogin], mesh: Mesh, *, forget: bool
     ]
     drop = "".join(f"ssh-keygen -q -R '{name}' >/dev/null 2>&1; " for name, _ in names) if forget else ""
     lines = " ".join(f"'{key}'" for key in keys)
-    add = f"printf '%s\\n' {lines} >> ~/.ssh/known_hosts"
+    add = f"f=~/.ssh/known_hosts; {END_LAST_LINE}; printf '%s\\n' {lines} >> $f"
     text = "give it the host keys that the other nodes have themselves, read there over netdoctor's login"
     shell = f"(umask 077; mkdir -p ~/.ssh; {drop}{add})" if keys else ""
     sources = (one.src for one in logins)
@@ -94,11 +95,11 @@ def _exchange_host_keys(logins: Sequence[MeshLogin], mesh: Mesh, *, forget: bool
 def _let_in(logins: Sequence[MeshLogin], mesh: Mesh) -> list[Fix]:
     has = {one.src: mesh.nodes[one.src].public_keys[:1] for one in logins if one.src in mesh.nodes}
     keys = dict.fromkeys(key for public in has.values() for key in public if _KEY.fullmatch(key))
-    each = "; ".join(f"grep -qsF '{k}' $f || echo '{k}' >> $f" for k in keys)
+    each = "; ".join(append(f"'{key}'", "~/.ssh/authorized_keys") for key in keys)
     let_in = _on_each(
         (one.dst for one in logins if keys),
         "let the nodes' own keys in",
-        f"(umask 077; mkdir -p ~/.ssh; f=~/.ssh/authorized_keys; {each})",
+        f"(umask 077; mkdir -p ~/.ssh; {each})",
         effect="next login",
         widens="lets the other nodes log in as this user",
     )

@@ -201,7 +201,7 @@ def test_what_stands_below_the_guard_of_bashrc_is_not_there_for_pdsh(lab4: Lab, 
 
 
 MEMLOCK = [
-    case("node2 memlock", "memlock-low", "host.memlock", said="64 KiB", fix="90-memlock.conf"),
+    case("node2 memlock", "memlock-low", "host.memlock", said="64 KiB", fix="zz-netdoctor-memlock.conf"),
     case(
         ("node1 memlock", "node3 memlock soft=1m"), "memlock-low", "host.memlock", nodes=("node1", "node3"),
     ),

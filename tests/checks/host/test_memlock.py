@@ -51,7 +51,7 @@ def test_a_soft_limit_below_a_high_hard_one_is_also_the_jobs_business() -> None:
 
 def test_units_of_a_finite_hard_limit() -> None:
     file, running = cause(judge({"n1": low(hard=32 * GIB)}), "memlock-low").fixes[0].commands
-    assert f'"* - memlock {32 * GIB // 1024}"' in file.shell
+    assert f"'* - memlock {32 * GIB // 1024}'" in file.shell
     assert f"--memlock={32 * GIB}:{32 * GIB}" in running.shell
 
 

@@ -75,7 +75,8 @@ def test_switched_off_everywhere_is_a_warning() -> None:
     conf = ConfFile(path="/etc/nccl.conf", values={"NCCL_IB_DISABLE": "1"})
     envs = {"n2": EnvFacts(nccl_conf=(conf,))}
     command = cause(run(rdmas(2), envs), "nccl-ib-off").fixes[0].commands[0]
-    assert (command.run_on, command.shell) == ("n2", "sed -i '/^NCCL_IB_DISABLE=/d' /etc/nccl.conf")
+    out = "sed -i 's/^NCCL_IB_DISABLE=/#netdoctor NCCL_IB_DISABLE=/' /etc/nccl.conf"
+    assert (command.run_on, command.shell) == ("n2", out)
     assert causes(run(rdmas(2), NCCL_NET="socket")) == {"nccl-ib-off": {"n1", "n2"}}
 
 

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from netdoctor.checks._shared.edits import assign
 from netdoctor.checks.nccl.ifname import nccl_ifname
 from netdoctor.facts.net import AddressRow, NetFacts, Route, RouteFacts
 from netdoctor.facts.software import ConfFile, EnvFacts, NcclAnswer
@@ -90,15 +91,10 @@ def test_no_single_value_gives_one_per_node() -> None:
     findings = run(facts)
     assert causes(findings) == {"nccl-ifname-network": {"n2"}}
     commands = cause(findings, "nccl-ifname-network").fixes[0].commands
-    # A second paste leaves one line.
-    conf = (
-        "touch /etc/nccl.conf && sed -i '/^NCCL_SOCKET_IFNAME=/d' /etc/nccl.conf"
-        " && echo NCCL_SOCKET_IFNAME='{}' >> /etc/nccl.conf"
-    )
     assert [(c.run_on, c.shell) for c in commands] == [
         ("job", "unset NCCL_SOCKET_IFNAME"),
-        ("n1", conf.format("=eth0")),
-        ("n2", conf.format("=eth1")),
+        ("n1", assign("NCCL_SOCKET_IFNAME", "=eth0", "/etc/nccl.conf")[0]),
+        ("n2", assign("NCCL_SOCKET_IFNAME", "=eth1", "/etc/nccl.conf")[0]),
     ]
 
 

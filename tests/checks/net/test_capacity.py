@@ -48,7 +48,7 @@ def test_the_fix_holds_all_ranks_and_goes_back() -> None:
     now, later = finding.cause.fixes
     assert now.commands[0].shell == "sysctl -qw net/core/somaxconn=256"
     assert now.undo[0].shell == "sysctl -qw net/core/somaxconn=128"
-    assert later.commands[0].shell.endswith("> /etc/sysctl.d/90-netdoctor-queue.conf")
+    assert later.commands[0].shell.endswith("> /etc/sysctl.d/zz-netdoctor-queue.conf")
 
 
 def test_what_is_not_shown() -> None:

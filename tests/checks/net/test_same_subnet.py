@@ -60,7 +60,7 @@ def test_the_fix_sets_what_is_wrong_alone() -> None:
     (done,), (undone,) = now.commands, now.undo
     assert done.shell == "sysctl -qw net/ipv4/conf/eth0/arp_announce=2 net/ipv4/conf/eth1/rp_filter=2"
     assert undone.shell == "sysctl -qw net/ipv4/conf/eth0/arp_announce=0 net/ipv4/conf/eth1/rp_filter=1"
-    assert later.commands[0].shell.endswith("> /etc/sysctl.d/90-netdoctor-subnet.conf")
+    assert later.commands[0].shell.endswith("> /etc/sysctl.d/zz-netdoctor-subnet.conf")
     # The higher of the two counts: of what is too high, that of all interfaces goes down, too.
     (finding,) = judged(*pair(PLAIN, {**PLAIN, "arp_filter": 1}), RAIL)
     assert finding.cause

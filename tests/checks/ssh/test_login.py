@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from netdoctor.checks._shared.edits import append
 from netdoctor.checks.ssh.login import OUTCOMES, ssh_login
 from netdoctor.facts.host import Login, Trouble
 from netdoctor.model import Kind, Status
@@ -167,7 +168,7 @@ def test_keys_are_kept_in_the_file_and_under_the_name_that_was_looked_up() -> No
 
 
 def append_command(name: str, file: str) -> str:
-    return f'key=\'{name} {KEY}\'; grep -qsxF "$key" {file} || echo "$key" >> {file}'
+    return f"key='{name} {KEY}'; " + append('"$key"', file)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +258,7 @@ def test_a_full_server_is_asked_by_fewer_and_told_to_take_more() -> None:
     # Reloaded only when it can be read, under the name that the distribution has for it, and taken back.
     said = more.commands[0].shell
     assert said.index("sshd -t") < said.index("systemctl reload ssh ") < said.index("systemctl reload sshd")
-    assert "rm -f /etc/ssh/sshd_config.d/99-startups.conf && " in more.undo[0].shell
+    assert "rm -f /etc/ssh/sshd_config.d/zz-netdoctor-startups.conf && " in more.undo[0].shell
 
 
 @pytest.mark.skipif(SSHD is None, reason="no OpenSSH server on this machine")

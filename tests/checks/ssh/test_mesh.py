@@ -109,7 +109,7 @@ def test_fixes_hand_out_keys_that_the_nodes_told() -> None:
     assert [fix.commands[0].run_on for fix in fixes] == ["n1", "n3", "n4"]
     assert all(f"echo '{KEY}n2' >>" in fix.commands[0].shell for fix in fixes)
     (fix,) = cause(judged(from_("n2", UNKNOWN)), "mesh-host-key-unknown-out").fixes
-    assert f"'n1 {KEY}n1' 'n3 {KEY}n3' 'n4 {KEY}n4' >> ~/.ssh/known_hosts" in fix.commands[0].shell
+    assert f"'n1 {KEY}n1' 'n3 {KEY}n3' 'n4 {KEY}n4' >> $f" in fix.commands[0].shell
     (fix,) = cause(judged(from_("n2", SAID[8][1])), "mesh-refused-out").fixes
     assert "Host n1 n3 n4\\n  Port 2222\\n" in fix.commands[0].shell
     nobody = {n: MeshNode() for n in names(4)}
