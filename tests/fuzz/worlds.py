@@ -85,7 +85,8 @@ def case(draw: random.Random, world: Inside) -> bool:
             else:
                 assert not once["answers"][name][0].startswith("error"), f"{name} is lost\n{message}"
         left = iter(lines(once["hosts"]))
-        assert all(line in left for line in lines(text) if not touched(line, mended)), message  # in their order
+        # In their order.
+        assert all(line in left for line in lines(text) if not touched(line, mended)), message
         assert twice["hosts"] == once["hosts"], message
         assert (back["hosts"], back["mode"], back["kept"]) == (text, before["mode"], False), message
         assert again["hosts"] == text, f"undo twice: {message}"
