@@ -31,3 +31,11 @@ def test_every_rule_has_a_title_a_source_and_words_for_people() -> None:
         assert rule.happens, rule.id
         assert rule.instead, rule.id
         assert re.fullmatch(r"[a-z0-9]+\.[a-z0-9-]+", rule.id)
+
+
+def test_a_port_at_its_bounds() -> None:
+    def said(port: str) -> list[str]:
+        return [one.rule for one in lint(sample(rules()["env.port"], f"MASTER_PORT={port}\n"))]
+
+    assert not any(map(said, ("0", "1024", "65535")))
+    assert said("1") == said("1023") == said("65536") == said("-1") == said("x") == ["env.port"]
