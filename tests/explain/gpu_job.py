@@ -36,6 +36,12 @@ def misbehave(what: str, x: torch.Tensor, rank: int) -> None:
     elif what == "memory" and rank == 1:
         kept = [torch.empty(1 << 34, dtype=torch.uint8, device="cuda") for _ in range(20)]
         print(len(kept))
+    elif what == "raise" and rank == 1:
+        raise ValueError("the tokenizer has 32000 tokens, the embedding 31999")
+    elif what == "index" and rank == 1:
+        print(torch.nn.Embedding(10, 4).cuda()(torch.tensor([5, 11], device="cuda")).sum().item())
+    elif what == "exit" and rank == 1:
+        sys.exit(3)
     steps(x, 20 if what != "none" else 0, rank, 0.2)
 
 

@@ -14,6 +14,7 @@ from netdoctor.explain.model import Confidence
 ROOT = Path(__file__).parents[2]
 TAXONOMY = frozenset(
     [
+        "program_failed",
         "wrong_socket_ifname",
         "socket_ifname_not_found",
         "hostname_resolves_loopback",
