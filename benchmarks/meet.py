@@ -33,13 +33,13 @@ import msgspec
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from netdoctor.agent.dial_back import proof  # noqa: E402  # of this checkout
+from netdoctor.agent.dial_back import NO_RECORD, SIZE_BYTES, Signer, proof  # noqa: E402  # of this checkout
 from netdoctor.transport import bundle  # noqa: E402
 from netdoctor.transport.tasks import meeting  # noqa: E402
 from tests import clusters  # noqa: E402
 
 HERE = "127.0.0.1"
-SECRET = "only of this benchmark"
+SECRET = "of this benchmark alone"
 DESCRIPTORS = 256
 WAIT_S = 20.0
 OF = 100  # one of so many dies, never calls; as many strangers
@@ -102,7 +102,16 @@ class Tasks:
             return bytes(found)
 
         def frame(body: bytes) -> bytes:
-            return b"\x1e%s %d\n%s\n" % (marker.encode(), len(body), body)
+            return outgoing.records(b"\x1e%s %d\n%s\n" % (marker.encode(), len(body), body))
+
+        async def body() -> bytes:
+            """Of the next request, or of modules: one record, or several."""
+            found = b""
+            while len(found) < 9 or len(found) < 9 + int(found[:9], 16):
+                head = await heard(reader.readexactly(len(NO_RECORD)))
+                size = int.from_bytes(head[:SIZE_BYTES], "big")
+                found += incoming.feed(head + await heard(reader.readexactly(size)))
+            return found[9:]
 
         say(f"netdoctor-task {claim} {mine}\n".encode())
         if not (line := await heard(reader.readline())):
@@ -110,29 +119,27 @@ class Tasks:
             return False
         theirs = line.decode().split()[0]
         say(f"{proof(self.secret, 'task', claim, mine, theirs)}\n".encode())
-        if (line := await heard(reader.readline())) != b"in\n":
+        words = (claim, mine, theirs)
+        incoming, outgoing = (Signer(side, self.secret, *words) for side in ("control", "task"))
+        if not (line := await heard(reader.readline())).startswith(b"in "):
             if line:
                 raise SystemExit(f"task {i} was not let in: {line.decode()}")
             writer.close()
             return False
         say(frame(b'{"hello": {"python": "3.11.7", "executable": "/usr/bin/python3", "machine": "x86_64"}}'))
         with suppress(asyncio.IncompleteReadError, ConnectionError):
-            asked = json.loads(await heard(self._body(reader)))
+            asked = json.loads(await body())
             say(frame(b'{"id": null, "need": "agent %s"}' % bundle.own_tag().encode()))
-            await heard(self._body(reader))
+            await body()
             answer = frame(b'{"id": %d, "ok": true, "result": %s}' % (asked["id"], self.bodies[i]))
             say(answer[: len(answer) // 2] if dies else answer)
             while not dies:
-                asked = json.loads(await self._body(reader))
+                asked = json.loads(await body())
                 writer.write(frame(b'{"id": %d, "ok": false, "why": "not_collected"}' % asked["id"]))
         if not dies:
             self.said = said
         writer.close()
         return True
-
-    @staticmethod
-    async def _body(reader: asyncio.StreamReader) -> bytes:
-        return await reader.readexactly(int(await reader.readexactly(9), 16))
 
     async def _plain(self, script: Said) -> None:
         reader, writer = await asyncio.open_connection(HERE, self.port, limit=1 << 22)

@@ -8,12 +8,17 @@ from netdoctor.model import CONTROL, SUSPECTED, Cause, Finding, Fix, look, run, 
 
 _LOG = look("see in the job's log whether its task was started, and what netdoctor facts said there")
 _WAY = run("open the port that --meet names to the nodes, or start netdoctor scan --meet on one of them")
+_DIRECT = run("start netdoctor scan --meet where no proxy or relay stands before it, or on one of the nodes")
 OUTCOMES: dict[Login, tuple[Cause, tuple[Fix, ...]]] = {
     Login.NO_ANSWER: (
         Cause("meet-absent", "Not every task of the job called {nodes}", SUSPECTED),
         (_LOG, _WAY),
     ),
     Login.LOST: (Cause("meet-lost", "netdoctor lost its task on {nodes}", SUSPECTED), (_LOG,)),
+    Login.ALTERED: (
+        Cause("meet-altered", "What netdoctor and tasks of the job send each other is changed on the way"),
+        (_DIRECT,),
+    ),
     Login.TIMEOUT: (Cause("meet-timeout", "netdoctor ran out of time with {nodes}", SUSPECTED), (_LOG,)),
 }
 
@@ -41,7 +46,7 @@ def meet_task(session: Session) -> Iterator[Finding]:
     cause, fixes = known
     yield cause.unknown(
         session.detail,
-        culprits=(CONTROL,) if session.outcome == Login.NO_ANSWER else (),
+        culprits=(CONTROL,) if session.outcome in (Login.NO_ANSWER, Login.ALTERED) else (),
         observed=session.detail,
         expected="a task on the node that calls, and answers",
         seen=seen("scan --meet", session.detail),

@@ -1,4 +1,4 @@
-"""Call the control host, where nothing carries stdin and stdout: one connection becomes both of them.
+"""Call the control host, where nothing carries stdin and stdout: one connection stands for both of them.
 
 Whoever started this task gave it a secret on stdin. Each side proves to the other that it has the secret, and
 neither sends it: anybody may answer on a port, and anybody may connect.
@@ -6,9 +6,12 @@ neither sends it: anybody may answer on a port, and anybody may connect.
     task:     netdoctor-task NODE NONCE
     control:  NONCE PROOF         of "control NODE NONCE(task) NONCE(control)"
     task:     PROOF               of "task NODE NONCE(task) NONCE(control)"
-    control:  in, or why not
+    control:  in, or why not, and a PROOF of that
 
-A task that is shown another secret says so, and leaves.
+A task that is shown another secret says so, and leaves. What follows comes in records, each with an HMAC over
+its number and its bytes, under a key of the secret, both nonces and the direction: who has no secret can pass
+records on and hold them back, and nothing else. The first that does not fit ends the connection. Nothing is
+encrypted.
 """
 
 import errno
@@ -30,6 +33,11 @@ LET_IN = "in"
 OTHER_SECRET = b"another secret\n"
 NOT_REACHED = 75  # EX_TEMPFAIL of sysexits.h
 NOT_LET_IN = 77  # EX_NOPERM: by whoever has the secret and says why
+ALTERED = 79  # what came was not sent by whoever has the secret
+# A record is the number of its bytes, an HMAC, and so many bytes at most.
+SIZE_BYTES, MAC_BYTES, RECORD_BYTES = 4, 32, 1 << 16
+# What no record looks like tells the other side that something on the way is not to be trusted.
+NO_RECORD = bytes(SIZE_BYTES + MAC_BYTES)
 
 
 class Refused(Exception):
@@ -38,6 +46,84 @@ class Refused(Exception):
 
 class NotLetIn(Exception):
     """The control host does not want this task. args: the endpoint, and why."""
+
+
+class Altered(Exception):
+    """What came is not what the other side has sent."""
+
+
+class Signer(object):
+    """One direction of a connection, at one of its ends: bytes become records, or records bytes."""
+
+    def __init__(self, side: str, secret: str, *words: str) -> None:
+        """side: who sends, task or control. words: the node, the task's nonce, the control host's."""
+        key = proof(secret, side + "-sends", *words).encode("ascii")
+        self.empty, self.count, self.received = hmac.new(key, b"", hashlib.sha256), 0, bytearray()
+
+    def mac(self, body: bytes) -> bytes:
+        """Return the HMAC of the next record."""
+        self.count += 1
+        found = self.empty.copy()
+        found.update(b"%d " % self.count)
+        found.update(body)
+        return found.digest()
+
+    def records(self, data: bytes) -> bytes:
+        """Return these bytes as the next records."""
+        parts = []
+        for start in range(0, len(data), RECORD_BYTES):
+            body = data[start : start + RECORD_BYTES]
+            parts += [len(body).to_bytes(SIZE_BYTES, "big"), self.mac(body), body]
+        return b"".join(parts)
+
+    def feed(self, data: bytes) -> bytes:
+        """Take what has come, and return the bytes of records that are whole by now. Raises Altered."""
+        self.received += data
+        parts = []
+        while len(self.received) >= len(NO_RECORD):
+            size = int.from_bytes(self.received[:SIZE_BYTES], "big")
+            end = len(NO_RECORD) + size
+            if size > RECORD_BYTES:
+                raise Altered
+            if len(self.received) < end:
+                break
+            body = bytes(self.received[len(NO_RECORD) : end])
+            if not hmac.compare_digest(self.mac(body), bytes(self.received[SIZE_BYTES : len(NO_RECORD)])):
+                raise Altered
+            del self.received[:end]
+            parts.append(body)
+        return b"".join(parts)
+
+
+class Stream(object):
+    """The signed connection, in place of stdin and stdout."""
+
+    def __init__(self, connection: socket.socket, incoming: Signer, outgoing: Signer) -> None:
+        self.connection, self.incoming, self.outgoing = connection, incoming, outgoing
+        self.received = bytearray()
+
+    def read(self, size: int) -> bytes:
+        """Return so many bytes, or what there is before the end. Raises SystemExit(ALTERED), OSError."""
+        while len(self.received) < size:
+            data = self.connection.recv(RECORD_BYTES)
+            if not data:
+                break
+            try:
+                self.received += self.incoming.feed(data)
+            except Altered:
+                try:
+                    self.connection.send(NO_RECORD, socket.MSG_DONTWAIT)
+                except OSError:  # it does not read, or is gone
+                    pass
+                sys.exit(ALTERED)
+        found = bytes(self.received[:size])
+        del self.received[:size]
+        return found
+
+    def write(self, data: bytes) -> int:
+        """Send all of it, from one thread at a time. Raises OSError."""
+        self.connection.sendall(self.outgoing.records(data))
+        return len(data)
 
 
 class Session:
@@ -70,17 +156,22 @@ class Session:
             self.connection.sendall(OTHER_SECRET)
             raise Refused("somebody else answers there, or has another secret")
 
-    def enter(self, finish: float) -> None:
+    def enter(self, finish: float) -> Stream:
         """Prove that we have the secret, and wait. Raises NotLetIn, Refused, OSError, ValueError."""
-        answer = proof(self.secret, "task", self.node, self.nonce, self.peer_nonce)
-        self.connection.sendall((answer + "\n").encode("ascii"))
+        words = (self.node, self.nonce, self.peer_nonce)
+        self.connection.sendall((proof(self.secret, "task", *words) + "\n").encode("ascii"))
         line = ""
         while not line:
             self.connection.settimeout(max(0.1, finish - time.monotonic()))
             line = self.hear()
-        if line != LET_IN:
-            raise NotLetIn(self.endpoint, line)
+        answer, _, digest = line.rpartition(" ")
+        if not hmac.compare_digest(digest, proof(self.secret, "answer", *words, answer)):
+            raise Refused("somebody on the way changed the answer that came from there")
+        if answer != LET_IN:
+            raise NotLetIn(self.endpoint, answer)
         self.connection.setblocking(True)
+        signers = [Signer(side, self.secret, *words) for side in ("control", "task")]
+        return Stream(self.connection, *signers)
 
 
 def proof(secret: str, *words: str) -> str:
@@ -88,8 +179,8 @@ def proof(secret: str, *words: str) -> str:
     return hmac.new(secret.encode("ascii"), " ".join(words).encode("utf-8"), hashlib.sha256).hexdigest()
 
 
-def call(dial: "dict[str, Any]", marker: str) -> None:
-    """Make stdin and stdout a connection to the first endpoint that proves that it knows the secret.
+def call(dial: "dict[str, Any]", marker: str) -> Stream:
+    """Return a connection to the first endpoint that proves that it knows the secret.
 
     dial: places [[address, port], …], secret, node_from (variables that may name this node), within_s. Where
     none is reached, one line on stdout says why, and the process ends.
@@ -98,35 +189,32 @@ def call(dial: "dict[str, Any]", marker: str) -> None:
     node = next((name for name in names if name), os.uname().nodename)
     tried, code = {}, NOT_REACHED  # type: dict[str, str], int
     try:
-        connection = connect(dial["places"], node, dial["secret"], dial["within_s"], tried)
+        stream = connect(dial["places"], node, dial["secret"], dial["within_s"], tried)
     except NotLetIn as e:
-        connection, tried, code = None, dict([e.args]), NOT_LET_IN
-    if connection is None:
+        stream, tried, code = None, dict([e.args]), NOT_LET_IN
+    if stream is None:
         report = {"marker": marker, "node": node, "tried": tried}
         sys.stdout.write("netdoctor-task " + json.dumps(report)[:900] + "\n")
         sys.stdout.flush()
         os._exit(code)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    for number in (0, 1):
-        os.dup2(connection.fileno(), number)
-    connection.close()
+    stream.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return stream
 
 
 def connect(
     endpoints: "list[list[Any]]", node: str, secret: str, within_s: float, tried: "dict[str, str]"
-) -> "socket.socket | None":
+) -> "Stream | None":
     """Return a connection that has let us in. tried: why others do not. Raises NotLetIn."""
     finish = time.monotonic() + within_s
     session = first_proven(endpoints, node, secret, finish, tried)
     if session is None:
         return None
     try:
-        session.enter(finish)
+        return session.enter(finish)
     except (OSError, ValueError, Refused) as e:
         tried[session.endpoint] = str(e) or type(e).__name__
         session.connection.close()
         return None
-    return session.connection
 
 
 def first_proven(

@@ -84,11 +84,11 @@ def origin(name: str) -> str:
     return "<agent>/" + name.replace(".", "/") + ".py"
 
 
-def say(marker: str, text: str) -> None:
-    """Send one frame of ASCII JSON."""
+def say(marker: str, text: str, stream: "Any") -> None:
+    """Send one frame of ASCII JSON. stream: of dial_back, None for stdout."""
     data = ("\x1e%s %d\n%s\n" % (marker, len(text), text)).encode("ascii")
     while data:
-        data = data[os.write(1, data) :]
+        data = data[stream.write(data) if stream else os.write(1, data) :]
 
 
 def plain(text: str, more: str = "") -> str:
@@ -139,31 +139,31 @@ def start(bundle: "dict[str, Any]") -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, bundle["deadline_s"] + 2.0)
     room_for_threads(THREADS_KEPT)
-    unasked = 0
+    unasked, stream = 0, None
     if bundle["dial"]:
         unasked = bundle["dial"].get("unasked", 0)
         caller = {"__name__": PACKAGE + ".dial_back"}  # type: dict[str, Any]
         exec(compile(bundle["dial_back"], "<agent>/dial_back.py", "exec", 0, True), caller)
-        caller["call"](bundle["dial"], bundle["marker"])
+        stream = caller["call"](bundle["dial"], bundle["marker"])
     version = "%d.%d.%d" % sys.version_info[:3]
     hello = '{"hello": {"python": "%s", "tag": "%s", "executable": "%s", "machine": "%s"'
     hello %= (version, importer.tag, plain(sys.executable or ""), plain(os.uname().machine))
     hello += ', "pid": %d, "uid": %d, "bits": %d}}'
-    say(bundle["marker"], hello % (os.getpid(), os.getuid(), 64 if sys.maxsize > 2**32 else 32))
+    say(bundle["marker"], hello % (os.getpid(), os.getuid(), 64 if sys.maxsize > 2**32 else 32), stream)
     early = []  # type: list[bytes]  # requests that came before the modules
     while not importer.modules:
-        body = next_body(sys.stdin.buffer, unasked)
+        body = next_body(stream or sys.stdin.buffer, unasked)
         if body.startswith(PACKED):
             importer.take(body)
         else:
             early.append(body)
             # Not before: who waits for hello alone has no ear for more.
-            say(bundle["marker"], '{"id": null, "need": "agent %s"}' % importer.tag)
+            say(bundle["marker"], '{"id": null, "need": "agent %s"}' % importer.tag, stream)
     sys.meta_path.insert(0, importer)
     try:
         main = __import__(PACKAGE + ".main", fromlist=["main"])
     except Exception as e:  # an interpreter without half of its library
         detail = plain("%s: %s" % (type(e).__name__, e), " :=()")[:300]
-        say(bundle["marker"], '{"id": null, "ok": false, "why": "failed", "detail": "%s"}' % detail)
+        say(bundle["marker"], '{"id": null, "ok": false, "why": "failed", "detail": "%s"}' % detail, stream)
         raise
-    main.main(bundle, importer, early)
+    main.main(bundle, importer, early, stream)

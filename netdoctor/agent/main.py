@@ -166,18 +166,21 @@ class Agent:
             runtime.Thread(self.work, number, op, args)
 
 
-def main(bundle: "dict[str, Any]", importer: "Any", early: "Sequence[bytes]" = ()) -> None:
+def main(
+    bundle: "dict[str, Any]", importer: "Any", early: "Sequence[bytes]" = (), stream: "Any" = None
+) -> None:
     """Run until stdin ends, the deadline passes or a signal comes.
 
-    importer: of the loader, which has said hello. early: bodies of requests that it has read.
+    importer: of the loader, which has said hello. early: bodies of requests that it has read. stream: of
+    dial_back, in place of stdin and stdout.
     """
     deadline = bundle.get("deadline_s")
     settle(float(deadline) if deadline else DEFAULT_DEADLINE_S, importer.signals)
     collectors.update(bundle.get("collectors") or {})
-    channel = wire.Channel.take_stdout(str(bundle["marker"]))
+    channel = wire.Channel.take_stdout(str(bundle["marker"]), stream)
     agent = Agent(channel)
     runtime.set_asker(agent.send, importer)
-    stdin = sys.stdin.buffer
+    stdin = stream or sys.stdin.buffer
     code = 0
     try:
         for body in early:
@@ -194,4 +197,6 @@ def main(bundle: "dict[str, Any]", importer: "Any", early: "Sequence[bytes]" = (
     except Exception as e:
         agent.fail(None, "failed", runtime.explain(e)[1])
         code = 70
+    except SystemExit as e:  # of the stream: what came is not netdoctor's
+        code = e.code  # type: ignore[assignment]
     runtime.shut_down(code)

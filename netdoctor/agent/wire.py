@@ -11,7 +11,7 @@ from . import runtime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import IO, Any
+    from typing import IO, Any, Callable
 
 try:
     # What `json` itself works with in CPython. It brings regular expressions and enumerations along, which
@@ -144,14 +144,17 @@ def parse(body: bytes) -> "Any":
 class Channel:
     """The way out. Owns a private copy of fd 1, so that a stray print cannot corrupt frames."""
 
-    def __init__(self, fd: int, marker: str) -> None:
-        self._fd = fd
+    def __init__(self, write: "Callable[[memoryview], int]", marker: str) -> None:
+        self._write = write
         self._marker = marker
         self._lock = runtime.Lock()
 
     @classmethod
-    def take_stdout(cls, marker: str) -> "Channel":
-        """Move fd 1 to a private close-on-exec descriptor and point fd 1 at fd 2."""
+    def take_stdout(cls, marker: str, stream: "Any" = None) -> "Channel":
+        """Move fd 1 to a private close-on-exec descriptor and point fd 1 at fd 2.
+
+        stream: what frames go to in its place.
+        """
         private = os.dup(1)  # not inheritable, PEP 446
         try:
             os.dup2(2, 1)
@@ -159,7 +162,7 @@ class Channel:
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, 1)
             os.close(null)
-        return cls(private, marker)
+        return cls(stream.write if stream else lambda data: os.write(private, data), marker)
 
     def send(self, message: "dict[str, Any]") -> None:
         """Write one frame; a payload over the cap becomes an error reply. Raises OSError."""
@@ -177,4 +180,4 @@ class Channel:
         data = memoryview(frame(self._marker, payload))
         with self._lock:
             while data:
-                data = data[os.write(self._fd, data) :]
+                data = data[self._write(data) :]

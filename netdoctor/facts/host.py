@@ -55,6 +55,7 @@ class Login(StrEnum):
     OLD_PYTHON = "old_python"
     JUMP = "jump"  # trouble with a jump host or a ProxyCommand
     LOST = "lost"  # the connection, once it stood
+    ALTERED = "altered"  # what comes over it is not what the other end has sent
     TIMEOUT = "timeout"  # our own bound passed
     DRAINED = "drained"  # kept out of use by the workload manager
     DOWN = "down"  # for the workload manager: it answers nothing there

@@ -193,7 +193,7 @@ def attend(
             try:
                 why = attending.served(bundle.argv(interpreter, meeting.marker(secret)), packed, inherited)
             except attending.NotWanted as error:
-                return f"not let in: {error}"
+                return str(error)
             if not why:
                 return ""
         if (left := finish - time.monotonic()) <= 0:

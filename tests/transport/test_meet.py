@@ -3,8 +3,10 @@
 import contextlib
 import json
 import os
+import random
 import signal
 import socket
+import string
 import subprocess
 import sys
 import threading
@@ -38,11 +40,12 @@ from netdoctor.tui.state import fold, opened
 from tests.counting import steps
 from tests.transport.conftest import free_port
 
-KEY, OTHER = (meeting.secret({meeting.SECRET: word * 16}, None) or "" for word in "xy")
+SECRET = "tulip-4-Zephyr-97"
+KEY, OTHER = (meeting.secret({meeting.SECRET: SECRET + more}, None) or "" for more in ("", "?"))
 HERE = "127.0.0.1"
 
 
-def called(port: int, claim: str, key: str = KEY) -> socket.socket:
+def called(port: int, claim: str, key: str = KEY) -> dial_back.Stream:
     """A peer that knows the secret, and is no agent."""
     tried: dict[str, str] = {}
     one = dial_back.connect([[HERE, port]], claim, key, 10.0, tried)
@@ -55,16 +58,16 @@ def at(port: int, tasks: int, wait_s: float = 60.0) -> MeetOptions:
     return MeetOptions(rendezvous=place, key=KEY, tasks=tasks, wait_s=wait_s, invite=rooms.invite)
 
 
-def spoken(one: socket.socket) -> None:
+def spoken(one: dial_back.Stream) -> None:
     """Be an agent on a connection that was let in, until it ends: each request has an empty answer."""
 
     def say(body: bytes) -> None:
-        one.sendall(b"\x1e%s %d\n%s\n" % (meeting.marker(KEY).encode(), len(body), body))
+        one.write(b"\x1e%s %d\n%s\n" % (meeting.marker(KEY).encode(), len(body), body))
 
-    with one, one.makefile("rb") as stream:
+    with one.connection:
         say(b'{"hello": {"python": "3.11.7"}}')
-        while head := stream.read(9):
-            asked = json.loads(stream.read(int(head, 16)))
+        while head := one.read(9):
+            asked = json.loads(one.read(int(head, 16)))
             say(b'{"id": %d, "ok": true, "result": {}}' % asked["id"])
 
 
@@ -87,7 +90,7 @@ def test_who_shows_the_secret_is_asked_and_all_others_cost_nothing() -> None:
         for one in strangers[::2]:
             one.sendall(b"GET / HTTP/1.1\r\n\r\n" * 40)
         said["n9"] = attended("n9", port, key=OTHER, within_s=0.1)
-        with called(port, f"1/{__version__}/n1"):
+        with called(port, f"1/{__version__}/n1").connection:
             for claim, why in (
                 ("0/0.0.9/n0", "both have to be one"),
                 (f"7/{__version__}/n1", "a second time"),
@@ -170,7 +173,7 @@ def test_one_task_more_than_was_said_is_told_why_and_changes_nothing() -> None:
 
     def tasks() -> None:
         listening(port)
-        called(port, f"0/{__version__}/n0").close()
+        called(port, f"0/{__version__}/n0").connection.close()
         time.sleep(0.2)  # that it is gone is seen; its node began again, and nothing of it is lost
         some = [called(port, f"{rank}/{__version__}/n{rank}") for rank in (0, 1)]
         for one in some:
@@ -254,7 +257,7 @@ def test_a_silent_stranger_at_another_address_holds_up_no_task() -> None:
     listener = calls.Listener(1, [HERE], range(port, port + 1), KEY)
     places = [[HERE, silent.getsockname()[1]], [HERE, port]]
     tried: dict[str, str] = {}
-    found: list[socket.socket | None] = []
+    found: list[dial_back.Stream | None] = []
     thread = threading.Thread(target=lambda: found.append(dial_back.connect(places, "n0", KEY, 60.0, tried)))
     began = time.monotonic()
     thread.start()
@@ -263,8 +266,8 @@ def test_a_silent_stranger_at_another_address_holds_up_no_task() -> None:
     assert time.monotonic() - began < 30
     (one,) = found
     assert one is not None
-    assert one.getpeername()[1] == port
-    one.close()
+    assert one.connection.getpeername()[1] == port
+    one.connection.close()
     silent.close()
     listener.close()
 
@@ -283,7 +286,7 @@ def test_work_grows_with_the_tasks_and_no_faster() -> None:
                 with pytest.raises(dial_back.NotLetIn):
                     called(port, f"{rank + count}/{__version__}/n{rank}")
             if rank % 10 == 7:
-                one.close()
+                one.connection.close()
             else:
                 spoken(one)
 
@@ -452,7 +455,7 @@ def blindly(folder: Path, spots: Sequence[tuple[str, int]], key: str) -> rooms.S
 def test_the_time_for_the_whole_run_bounds_the_wait_for_tasks(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(meeting.SECRET, "x" * 16)
+    monkeypatch.setenv(meeting.SECRET, SECRET)
     line = f"scan --meet {HERE}:{free_port()} --tasks 2 --deadline 0.3 --timeout 500 --no-save -o short"
     assert cli.run(line.split()) == 3
     assert "waits at most 0.3 s for 2 tasks" in capsys.readouterr().err
@@ -460,7 +463,7 @@ def test_the_time_for_the_whole_run_bounds_the_wait_for_tasks(
 
 @pytest.mark.process
 def test_the_screens_say_whom_they_wait_for_and_the_wait_can_be_stopped() -> None:
-    environ = {meeting.SECRET: "x" * 16}
+    environ = {meeting.SECRET: SECRET}
     place = f"{HERE}:{free_port()}"
     request = ScanRequest(via=MEET, meet=place, tasks=2, timeout=0.1, only=("meet.task",), environ=environ)
     request = replace(request, save=None)
@@ -504,6 +507,30 @@ def test_places_secrets_and_names() -> None:
     assert meeting.read_claim(meeting.claim(None, "fe80::1%eth0")) == (None, __version__, "fe80::1%eth0")
     for text in ("n1", "1/0.1.0/-x", "x/0.1.0/n1", "1/0.1.0/a/b", "1/0.1.0/", "9999999999/1/n1"):
         assert meeting.read_claim(text) == (None, "", ""), text
+
+
+def test_a_secret_that_is_soon_guessed_is_refused() -> None:
+    """Whoever may connect gets an HMAC of it, to try guesses at."""
+    weak = {
+        "fewer than 6": ("x" * 16, "abababababababab", "1110001011101000"),
+        "repeats itself": ("passwordpassword", "Kq7#bM2:Kq7#bM2:", "0123456701234567"),
+        "common words": (
+            "netdoctor-secret-1", "0123456789abcdef", "MyCluster2024!!!", "qwertyuiopasdfghjkl",
+            "correct horse battery staple", "training-gpu-cluster-2026",
+        ),
+    }  # fmt: skip
+    for why, texts in weak.items():
+        for text in texts:
+            with pytest.raises(InputError, match=f"{why}.*openssl rand -hex 16"):
+                meeting.secret({meeting.SECRET: text}, None)
+    dice = random.Random(1)
+    for size, letters in (
+        (32, "0123456789abcdef"),
+        (16, string.ascii_lowercase),
+        (24, string.printable[:62]),
+    ):
+        for _ in range(500):
+            assert meeting.secret({meeting.SECRET: "".join(dice.choices(letters, k=size))}, None)
 
 
 def test_mistakes_are_told_before_anybody_is_waited_for(
@@ -560,7 +587,7 @@ def test_what_a_report_says_to_type_looks_at_whoever_calls_then(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(meeting.SECRET, "x" * 16)
+    monkeypatch.setenv(meeting.SECRET, SECRET)
     port = free_port()
     thread = begun("n0", port)
     scan = ["scan", "--meet", f"{HERE}:{port}", "--tasks", "2", "--timeout", "5", "--only", "meet.task"]
@@ -583,7 +610,7 @@ def test_the_screens_show_who_has_called() -> None:
     thread = begun("n0", port)
     request = ScanRequest(
         via=MEET, meet=f"{HERE}:{port}", tasks=1, only=("meet.task",), save=None,
-        environ={meeting.SECRET: "x" * 16},
+        environ={meeting.SECRET: SECRET},
     )  # fmt: skip
     runner = ScanRunner(request, {}, None, prepare(request))
     runner.begin(runs.Request(), None)

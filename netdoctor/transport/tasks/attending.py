@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from netdoctor.agent import dial_back
-from netdoctor.agent.dial_back import NOT_LET_IN, NOT_REACHED
+from netdoctor.agent.dial_back import ALTERED, NOT_LET_IN, NOT_REACHED
 from netdoctor.errors import InputError, TransportError
 from netdoctor.text import clean
 
@@ -19,7 +19,7 @@ UNASKED = 76
 
 
 class NotWanted(TransportError):
-    """Who judges does not want this task, and never will. The message says why."""
+    """This task is not wanted, or not to be had by this way, and never will be. The message says why."""
 
 
 def answers(spots: Sequence[tuple[str, int]], within_s: float) -> bool:
@@ -73,6 +73,11 @@ def served(argv: Sequence[str], packed: bytes, environ: Mapping[str, str]) -> st
         process.wait()
     if code == 0:
         return ""
+    if code == ALTERED:
+        raise NotWanted(
+            "what came over the connection is not what netdoctor scan --meet has sent: something on the way "
+            "changes it; nothing of that was done, and the connection was ended"
+        )
     if code == UNASKED:
         return "netdoctor scan --meet ended before it asked anything"
     if code not in (NOT_REACHED, NOT_LET_IN):
@@ -83,5 +88,5 @@ def served(argv: Sequence[str], packed: bytes, environ: Mapping[str, str]) -> st
     except (ValueError, KeyError, TypeError, AttributeError):
         return f"the agent was not taken: {clean(output, 200)}"
     if code == NOT_LET_IN:
-        raise NotWanted(why)
+        raise NotWanted(f"not let in: {why}")
     return why

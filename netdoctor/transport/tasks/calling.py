@@ -106,7 +106,8 @@ class Calling(Transport, Generic[N]):
             elif isinstance(event, calls.Received):
                 yield from self._from_agent(self._by_host[event.node], event.data, event.at)
             elif isinstance(event, calls.Left):
-                yield from self._agent_ended(self._by_host[event.node])
+                broken = Broken(calls.ALTERED) if event.altered else None
+                yield from self._agent_ended(self._by_host[event.node], broken)
             else:
                 self._serve(event)
         now = time.monotonic()
@@ -159,7 +160,7 @@ class Calling(Transport, Generic[N]):
         if node.conversation is not None and (answer := node.conversation.end(why)):
             yield self._answered(node, answer)
         elif node.progress is Progress.AWAITED:
-            yield self._fail(node, Login.LOST, why)
+            yield self._fail(node, Login.ALTERED if why == calls.ALTERED else Login.LOST, why)
 
     def _answered(self, node: N, answer: Answer) -> Reply:
         node.progress = Progress.ANSWERED

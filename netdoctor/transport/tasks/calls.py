@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from netdoctor.agent.dial_back import LET_IN, proof
+from netdoctor.agent.dial_back import LET_IN, NO_RECORD, Altered, Signer, proof
 from netdoctor.text import clean
 
 # Connections that have not said who they are: so many, for so long, with so few bytes. Beside so many the
@@ -35,6 +35,7 @@ READ_BYTES = 1 << 18
 FDS_RESERVED = 64
 OTHERS_MAX = 64
 WHY_MAX = 200
+ALTERED = "what came over its connection is not what the other end has sent: something on the way changes it"
 _HELLO = re.compile(rb"netdoctor-task ([A-Za-z0-9_.:%/+-]{1,300}) ([0-9a-f]{32})")
 
 
@@ -46,8 +47,10 @@ class Caller:
     address: str
     since: float
     node: str = ""  # until it has shown the secret
-    claimed: str = ""
+    claimed: tuple[str, str, str] = ("", "", "")  # how it calls itself, its nonce, ours
     expected: str = ""
+    incoming: Signer = field(init=False)
+    outgoing: Signer = field(init=False)
     received: bytearray = field(default_factory=bytearray)
     out: bytearray = field(default_factory=bytearray)
 
@@ -71,9 +74,10 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A node's agent is not to be had any more."""
+    """A node's agent is not to be had any more. altered: something between us and it is not to be trusted."""
 
     node: str
+    altered: bool = False
 
 
 class Listener:
@@ -134,7 +138,7 @@ class Listener:
         """Send as soon as the node reads; nothing is waited for here."""
         caller = self._callers.get(node)
         if caller is not None:
-            caller.out += data
+            caller.out += caller.outgoing.records(data)
             self._write(caller)
 
     def drop(self, node: str) -> None:
@@ -234,12 +238,21 @@ class Listener:
             data = b""
         if not caller.node:
             yield from self._identify(caller, data)
-        elif data:
-            yield Received(caller.node, data, time.monotonic())
-        else:
+            return
+        at, content, is_altered = time.monotonic(), b"", False
+        try:
+            content = caller.incoming.feed(data)
+        except Altered:
+            is_altered = True
+            self.notes[f"{clean(caller.node.rpartition('/')[2], 60)}: {ALTERED}"] = None
+            caller.out[:] = NO_RECORD
+            self._write(caller)
+        if content:
+            yield Received(caller.node, content, at)
+        elif is_altered or not data:
             self._end(caller)
             self._callers.pop(caller.node, None)
-            yield Left(caller.node)
+            yield Left(caller.node, is_altered)
 
     def _identify(self, caller: Caller, data: bytes) -> Iterator[Joined | Received | Left]:
         """Hear who it is; anybody who is not one of ours is not answered twice."""
@@ -248,13 +261,10 @@ class Listener:
         if not newline and data and len(caller.received) < HELLO_BYTES:
             return
         if newline and not caller.expected and not rest and (hello := _HELLO.fullmatch(line)):
-            node, nonce = hello[1].decode("ascii"), hello[2].decode("ascii")
-            our_nonce = secrets.token_hex(16)
-            caller.claimed, caller.expected = node, proof(self.secret, "task", node, nonce, our_nonce)
+            words = (hello[1].decode("ascii"), hello[2].decode("ascii"), secrets.token_hex(16))
+            caller.claimed, caller.expected = words, proof(self.secret, "task", *words)
             caller.received.clear()
-            caller.out += f"{our_nonce} {proof(self.secret, 'control', node, nonce, our_nonce)}\n".encode(
-                "ascii"
-            )
+            caller.out += f"{words[2]} {proof(self.secret, 'control', *words)}\n".encode("ascii")
             self._write(caller)
             return
         self._strangers.pop(caller, None)
@@ -264,11 +274,14 @@ class Listener:
                 self.others[caller.address] = None
             self._end(caller)
             return
-        why = self._admit(caller.claimed, caller.address)
+        words = caller.claimed
+        why = self._admit(words[0], caller.address)
         if not why:
-            caller.node = caller.claimed
+            caller.node = words[0]
+            caller.incoming, caller.outgoing = (Signer(s, self.secret, *words) for s in ("task", "control"))
             self._callers[caller.node] = caller
-        caller.out += f"{clean(why, WHY_MAX) or LET_IN}\n".encode()
+        answer = clean(why, WHY_MAX) or LET_IN
+        caller.out += f"{answer} {proof(self.secret, 'answer', *words, answer)}\n".encode()
         self._write(caller)
         if why:
             self._end(caller)

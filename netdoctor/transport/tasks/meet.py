@@ -213,7 +213,8 @@ class MeetTransport(Calling[Agent]):
         elif isinstance(event, calls.Left):
             participant = self._claims[event.node]
             participant.has_left = True
-            participant.failure = participant.failure or "its task ended before it was asked anything"
+            ended = calls.ALTERED if event.altered else "its task ended before it was asked anything"
+            participant.failure = participant.failure or ended
 
     # Sessions
 
@@ -242,7 +243,8 @@ class MeetTransport(Calling[Agent]):
                 detail += f" within {self._options.wait_s:g} s, and this one did not"
                 yield self._fail(node, Login.NO_ANSWER, detail)
             elif participant.failure:
-                yield self._fail(node, Login.LOST, participant.failure)
+                outcome = Login.ALTERED if participant.failure == calls.ALTERED else Login.LOST
+                yield self._fail(node, outcome, participant.failure)
             else:
                 node.host, node.address = participant.claim, participant.address
                 node.conversation = Conversation(self._marker, self._anchor)

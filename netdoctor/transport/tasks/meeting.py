@@ -18,7 +18,15 @@ from netdoctor.text import clean
 
 SECRET = "NETDOCTOR_MEET_SECRET"  # noqa: S105  # the name of a variable
 SECRET_MIN, SECRET_MAX = 16, 4096
+MAKE = "openssl rand -hex 16"
 PLACES_MAX = 64
+# A listener shows anybody an HMAC of its secret: who has that tries guesses at home, millions a second.
+FEWEST_DIFFERENT = 6
+_COMMON = re.compile(
+    "pass(word|wort|phrase)?|secret|netdoctor|meet|changeme|letmein|welcome|admin|root|login|test|example|"
+    "default|token|key|cluster|node|slurm|gpu|nccl|torch|train(ing)?|hello|world|correct|horse|battery|staple|"
+    "iloveyou|monkey|dragon|qwert[yz]u?i?o?p?|asdfg?h?j?k?l?|zxcvb?n?m?|this|that|the|our|my"
+)
 _CLAIM = re.compile(r"(-|[0-9]{1,9})/([A-Za-z0-9_.+-]{1,40})/([A-Za-z0-9_.:%-]{1,240})")
 
 
@@ -57,8 +65,22 @@ def secret(environ: Mapping[str, str], file: Path | None) -> str | None:
     if not text and file is None:
         return None
     if not SECRET_MIN <= len(text) < SECRET_MAX:
-        raise InputError(f"{where}: a secret has {SECRET_MIN} characters at least; openssl rand -hex 32")
+        raise InputError(f"{where}: a secret has {SECRET_MIN} characters at least; make one: {MAKE}")
+    if why := _why_weak(text):
+        raise InputError(f"{where}: easily guessed, for {why}; make one: {MAKE}")
     return hashlib.sha256(f"netdoctor meet {text}".encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _why_weak(text: str) -> str:
+    """Why a secret is soon guessed; '' for one that was drawn."""
+    if len(set(text)) < FEWEST_DIFFERENT:
+        return f"fewer than {FEWEST_DIFFERENT} of its characters differ"
+    if text in (text + text)[1:-1]:
+        return "it repeats itself"
+    rest = _COMMON.sub(" ", text.lower())
+    steps = zip(" " + rest, rest, strict=False)
+    odd = [c for before, c in steps if c.isalnum() and abs(ord(c) - ord(before)) > 1]  # not of 1234, aaa
+    return "" if len(odd) >= FEWEST_DIFFERENT else "it is common words and rows of characters"
 
 
 def marker(key: str) -> str:
