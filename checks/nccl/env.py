@@ -38,6 +38,9 @@ SLOW = Cause("nccl-env-slow", "NAME slows down the job on {nodes}")
 FORCED = Cause("nccl-env-forced", "NAME is forced on {nodes}")
 TALKATIVE = Cause("nccl-env-debug", "NAME is left at a talkative level on {nodes}")
 ENDLESS = Cause("nccl-env-timeout", "NAME waits for ever on {nodes}")
+REFUSED = Cause(
+    "nccl-env-refused", "NAME stops NCCL on {nodes}: its value has a word that NCCL does not know"
+)
 NO_HCA = Cause("nccl-env-net", "NAME forces InfiniBand on {nodes}, which {has} none to use")
 PROXY = Cause("env-proxy", "logins on {nodes} send the rendezvous through a proxy")
 DIFFERS = Cause("nccl-env-differs", "NAME differs on {nodes} from the other nodes")
@@ -135,7 +138,7 @@ def _remarks(env: Environment, rdma: RdmaFacts | None, count: int, nccl: Version
         if new and new not in env:
             fix = in_job("use the new name", f"unset {name}; {export(new, value)}", persistent=True)
             yield Remark(RENAMED, setting, f"is called {new} since torch 2.2", fixes=(fix,))
-    yield from _costly(env)
+    yield from _costly(env, nccl)
     yield from _transport(env, rdma)
     for setting in env.values():
         if setting.source is Source.LOGIN:
@@ -188,13 +191,19 @@ def _list(name: str, value: str) -> Iterator[tuple[str, str | None]]:
         yield "is too short to count, and is ignored", None
 
 
-def _costly(env: Environment) -> Iterator[Remark]:
+def _costly(env: Environment, nccl: Version | None) -> Iterator[Remark]:
     for setting in _settings(env, *CRIPPLING):
         if param(setting.value, 0) != 0:
             yield Remark(SLOW, setting, CRIPPLING[setting.name], "unset")
-    for setting in _settings(env, "NCCL_ALGO", "NCCL_PROTO"):
+    for setting in _settings(env, *rules.CHOICES):
         text = "takes from NCCL the choice that it makes by size and topology"
-        yield Remark(FORCED, setting, text, "unset, other than for tests")
+        if odd := rules.unknown_choice(setting.name, setting.value, nccl):
+            clean = re.sub(r"\s", "", setting.value)
+            value = None if rules.unknown_choice(setting.name, clean, nccl) else clean
+            text = f"ends the job: NCCL knows no {odd!r}, but {listing(rules.CHOICES[setting.name], 7)}"
+            yield Remark(REFUSED, setting, text, value or UNSET, value)
+        else:
+            yield Remark(FORCED, setting, text, "unset, other than for tests")
     for setting in _settings(env, "NCCL_DEBUG"):
         if setting.value.upper() in ("INFO", "TRACE"):
             text = "writes many lines per rank, good for a test and slow for a large job"
@@ -241,7 +250,7 @@ def _finding(node: str, remark: Remark, equal: bool, differs: bool) -> Finding:
     cause = _of_variable(remark.cause, setting.name)
     if differs:  # one variable of one node is one thing to correct, whatever is to be said about it
         cause = cause.but(key=_of_variable(DIFFERS, setting.name).key)
-    say = cause.fail if remark.cause is NO_HCA else cause.warn
+    say = cause.fail if remark.cause in (NO_HCA, REFUSED) else cause.warn
     return say(
         f"{printed} ({setting.origin}) {remark.text}",
         at=node,

@@ -167,6 +167,36 @@ def is_plain_number(text: str) -> bool:
     return re.fullmatch(r"[+-]?(0|[1-9][0-9]*|0[xX][0-9a-fA-F]+)", text) is not None
 
 
+# What NCCL looks for in lists, in any case, and for which functions (src/init.cc). A word that is none of
+# these ends the job since 2.24 (src/graph/tuning.cc parseList); later releases may know more.
+CHOICES = {
+    "NCCL_ALGO": ("tree", "ring", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat"),
+    "NCCL_PROTO": ("ll", "ll128", "simple"),
+}
+_FUNCTIONS = ("broadcast", "reduce", "allgather", "reducescatter", "allreduce")
+_CHOICES_OF = (2, 24), (2, 30)
+
+
+def unknown_choice(name: str, value: str, version: Version | None) -> str:
+    """The word of such a list that ends the job: ``" Tree"`` of ``Ring, Tree``; else nothing.
+
+    ``ring;allreduce:^tree,nvls``: a prefix is a function, and only the first entry may be without one. Nothing
+    is known of a release that is not.
+    """
+    if version is None or not _CHOICES_OF[0] <= version[:2] <= _CHOICES_OF[1]:
+        return ""
+    for number, entry in enumerate(filter(None, value.split(";"))):
+        function, _, words = entry.partition(":")
+        if not words and number:
+            return entry
+        if words and function.lower() not in _FUNCTIONS:
+            return function
+        listed = (words or function).removeprefix("^").split(",")
+        if odd := [one for one in listed if one and one.lower() not in CHOICES[name]]:
+            return odd[0]
+    return ""
+
+
 def is_known_word(name: str, value: str) -> bool:
     """Whether NCCL knows this value of a variable in WORDS; what it does not know it ignores."""
     return value in WORDS[name] or (name in NUMBERS_TOO and value.isdecimal())

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 TAXONOMY = frozenset(
     [
         "program_failed",
+        "nccl_setting_refused",
         "wrong_socket_ifname",
         "socket_ifname_not_found",
         "hostname_resolves_loopback",

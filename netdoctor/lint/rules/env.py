@@ -155,6 +155,13 @@ def env_word(settings: Settings) -> Iterator[Found]:
                 f"NCCL_DEBUG knows {', '.join(DEBUG_WORDS)} and not {number}{text}: nothing is printed",
                 "NCCL_DEBUG=INFO",
             )
+        elif item.name in nccl.CHOICES and (odd := nccl.unknown_choice(item.name, text, (2, 30))):
+            known = ", ".join(nccl.CHOICES[item.name])
+            yield Found(
+                item.position,
+                f"{item.name} knows {known} and not {odd!r}: NCCL 2.24 and newer end with an error",
+                f"unset {item.name}",
+            )
         elif item.name in nccl.WORDS and not nccl.is_known_word(item.name, text):
             known = ", ".join(nccl.WORDS[item.name])
             yield Found(

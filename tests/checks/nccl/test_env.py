@@ -1,4 +1,5 @@
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from netdoctor.checks.nccl.env import nccl_env
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.software import ConfFile, EnvFacts
 from netdoctor.model import Finding, Kind, Status
-from netdoctor.rules.variables import Setting, Source
+from netdoctor.rules.variables import Setting, Source, unknown_choice
 
 from ..build import cause, causes, env, found, job
 from ..build_hw import nccl, rdma, software
@@ -211,6 +212,31 @@ def test_a_value_in_a_file_is_put_right_and_taken_back(tmp_path: Path) -> None:
         assert {line for line in path.read_text().splitlines() if not line.startswith("#")} == healed
         subprocess.run(["sh", "-c", fix.undo[0].shell], check=True)
         assert path.read_text() == before
+
+
+@pytest.mark.parametrize("value", ["Rung", "Ring, Tree", "tree;ring", "foo:ring", "^ring,x"])
+def test_a_word_in_a_list_that_nccl_does_not_know_ends_the_job(value: str) -> None:
+    """Seen with 2.28.9: Unrecognized element token "Rung" when parsing "Rung", invalid usage."""
+
+    def said(version: str) -> tuple[Finding, ...]:
+        machine = software()
+        facts = {"n1": replace(machine, nccl=(replace(machine.nccl[0], version=version),))}
+        return tuple(nccl_env({"n1": env(NCCL_ALGO=value)}, None, facts, job()))
+
+    for version in ("2.24.3", "2.28.9", "2.30.7"):
+        assert [(f.status, f.cause and f.cause.key) for f in said(version)] == [
+            (Status.FAIL, "nccl-env-refused-nccl-algo")
+        ]
+    # Older releases pass over it; what is newer than this table may know it.
+    for version in ("2.23.4", "2.99.0"):
+        assert {f.status for f in said(version)} == {Status.WARN}
+
+
+@pytest.mark.parametrize(
+    "value", ["ring", "RING,tree", "^ring", "ring;allreduce:^tree,nvls", "allreduce:PAT"]
+)
+def test_lists_that_nccl_knows(value: str) -> None:
+    assert unknown_choice("NCCL_ALGO", value, (2, 28, 9)) == ""
 
 
 def test_a_default_that_is_written_out_is_no_difference() -> None:
