@@ -180,8 +180,8 @@ _CHOICES_OF = (2, 24), (2, 30)
 def unknown_choice(name: str, value: str, version: Version | None) -> str:
     """The word of such a list that ends the job: ``" Tree"`` of ``Ring, Tree``; else nothing.
 
-    ``ring;allreduce:^tree,nvls``: a prefix is a function, and only the first entry may be without one. Nothing
-    is known of a release that is not.
+    ``ring;allreduce:^tree,nvls``: a prefix is a function, and only the first entry may be without one.
+    Nothing is said of a release that is not known.
     """
     if version is None or not _CHOICES_OF[0] <= version[:2] <= _CHOICES_OF[1]:
         return ""
