@@ -1,6 +1,6 @@
 """Logging in over SSH and starting the interpreter."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
 from netdoctor.checks._shared.addresses import parse
@@ -18,19 +18,23 @@ from netdoctor.checks.ssh._login import (
     replace_key,
 )
 from netdoctor.facts.host import Login, Node, Session
-from netdoctor.model import CONTROL, Cause, Finding, Status, look, ok, seen, unknown
+from netdoctor.model import CONTROL, PEERS, Cause, Finding, Status, at, look, ok, seen, unknown
+
+# A start that takes so long, and so many times as long as that of any other node, does not come to an end.
+PATIENCE_MS, TIMES_SLOWEST = 10_000.0, 5.0
 
 OUTCOMES = outcomes("ssh", "login.toml")
 DEAD = Cause("ssh-dead-address", "Some addresses that the names of {nodes} have here lead nowhere")
 
 
 @check(after=(), via="ssh", source="https://man.openbsd.org/ssh_config")
-def ssh_login(node: Node, session: Session) -> Iterator[Finding]:
+def ssh_login(nodes: Mapping[str, Node], sessions: Mapping[str, Session]) -> Iterator[Finding]:
     """netdoctor logs in over SSH and gets the node's Python to answer.
 
     Looks at:
         One login per node with the user's own SSH configuration, host keys verified, and one Python started
-        in it. Which stage failed: name, TCP, SSH banner, host key, authentication, shell, interpreter.
+        in it. Which stage failed: name, TCP, SSH banner, host key, authentication, shell, interpreter. One
+        that starts no program is the node's fault where the slowest of the others took a fifth of the time.
 
     Matters because:
         Launchers (pdsh, mpirun, deepspeed, ray) log in the same way and fail or hang on the first node that
@@ -40,12 +44,23 @@ def ssh_login(node: Node, session: Session) -> Iterator[Finding]:
         Each class has its own: see the cause. A host key that changed is never accepted without comparing
         its fingerprint on the node's console.
     """
+    firsts = [one.first_byte_ms for one in sessions.values() if one.outcome == Login.OK]
+    slowest_ms = max(filter(None, firsts), default=None)
+    for node, session in sessions.items():
+        yield from at(node, one_login(nodes[node], session, slowest_ms))
+
+
+def one_login(node: Node, session: Session, slowest_ms: float | None = None) -> Iterator[Finding]:
+    """What is said of one login. slowest_ms: until the slowest of all nodes had started a program."""
     outcome, text = session.outcome, session.detail or session.outcome.replace("_", " ")
     if outcome == Login.OK:
         yield from _logged_in(node, session)
         return
     if outcome not in OUTCOMES.outcome:
         yield unknown(node.id, f"login ended in a way that netdoctor does not know: {session.detail}")
+        return
+    if outcome == Login.TIMEOUT and slowest_ms is not None and _hangs(session, slowest_ms):
+        yield _hanging(node, session, slowest_ms)
         return
     ours = outcome == Login.CONTROL
     target = endpoint(node, session)
@@ -59,6 +74,25 @@ def ssh_login(node: Node, session: Session) -> Iterator[Finding]:
         observed=outcome.replace("_", " "),
         expected="a login and a Python that answers",
         seen=seen(f"ssh {target}" + (f", stage {session.stage}" if session.stage else ""), text),
+    )
+
+
+def _hangs(session: Session, slowest_ms: float) -> bool:
+    """Whether it was let in, and no program came for far longer than on the slowest of the other nodes."""
+    waited_ms = session.first_byte_ms or 0.0
+    return session.stage == "shell" and waited_ms > max(PATIENCE_MS, TIMES_SLOWEST * slowest_ms)
+
+
+def _hanging(node: Node, session: Session, slowest_ms: float) -> Finding:
+    waited, others = (f"{ms / 1000:.1f} s" for ms in (session.first_byte_ms or 0.0, slowest_ms))
+    text = f"the login went through, and no program was started in {waited}"
+    return OUTCOMES.finding(
+        "timeout-shell",
+        words(node, session),
+        f"{text}; the slowest of the other nodes took {others}",
+        observed=f"none in {waited}",
+        expected=PEERS(f"a program in {others}"),
+        seen=seen(f"ssh {endpoint(node, session)}, stage shell", text),
     )
 
 

@@ -105,7 +105,8 @@ class Session:
     interpreter: str = "python3"  # command asked for
     python_version: str | None = None  # e.g. ``3.6.15`` when it answered.
     login_ms: float | None = None  # TCP connect to authenticated
-    first_byte_ms: float | None = None  # command sent to first agent frame
+    # Command sent to first agent frame, or to the end of waiting for it.
+    first_byte_ms: float | None = None
     noise: str = ""  # first 200 characters of what the shell printed around our frames, sanitised
     transport: str = "ssh"  # what led there, ``ssh``, ``local``, ``slurm``, ``ray``, ``facts`` or ``meet``
     # What of our own machine it was; None for what has no class of its own, and for other outcomes.

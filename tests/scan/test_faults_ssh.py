@@ -158,6 +158,22 @@ def test_shells_that_talk_or_take_their_time_are_no_fault(lab4: Lab, folder: Pat
     assert "Welcome" not in scanned.text
 
 
+def test_a_shell_that_never_ends_is_the_nodes(lab4: Lab, folder: Path) -> None:
+    """Where the others were far sooner; where all are slow, nobody is to blame."""
+    put(lab4, ("node1 slow-shell seconds=1000",))
+    scanned = scan(lab4, folder, "--timeout", "20")
+    assert (scanned.state, scanned.code) == ("not_ready", 1), scanned.summary()
+    assert found(scanned) == {"ssh-shell-hangs": ("node1",)}
+    others_are_judged(scanned, "node1")
+    assert "no program was started in" in " ".join(scanned.text.split())
+    cause = scanned.cause("ssh-shell-hangs")
+    assert "sleep 1000" in on_console(lab4, cause, 1)
+    put(lab4, tuple(f"{node} slow-shell seconds=1000" for node in lab4.nodes if node != "node1"))
+    scanned = scan(lab4, folder, "--timeout", "12", "--only", "ssh.login")
+    assert (scanned.state, scanned.code) == ("undecided", 3), scanned.summary()
+    assert found(scanned) == {"ssh-timeout": tuple(lab4.nodes)}
+
+
 def test_nobody_lets_anybody_in(lab4: Lab, folder: Path) -> None:
     put(lab4, tuple(f"{node} sshd-down" for node in lab4.nodes))
     scanned = scan(lab4, folder)

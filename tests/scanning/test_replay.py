@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from netdoctor import store
-from netdoctor.checks.ssh.login import OUTCOMES, ssh_login
+from netdoctor.checks.ssh.login import OUTCOMES, one_login
 from netdoctor.errors import InputError
 from netdoctor.facts.host import Login, Node, Session
 from netdoctor.inventory import Target
@@ -209,7 +209,7 @@ def test_what_a_report_says_of_a_login_becomes_no_command(name: str, outcome: Lo
     )
     report = dataclasses.replace(sample_report(), facts=store.dump(poisoned))
     session = facts_of(loads(dumps(report, facts=True))).get("session", "n1")
-    for finding in ssh_login(node, session):
+    for finding in one_login(node, session):
         assert finding.cause is not None
         for shell in (command.shell for fix in finding.cause.fixes for command in fix.commands):
             assert "PWN" not in shell

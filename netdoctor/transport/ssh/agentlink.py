@@ -76,8 +76,8 @@ class AgentLink:
             raise LoginFailed(Login.SHELL, f"the agent did not start: {e}") from e
         finally:
             record.noise = self.conversation.noise
+            record.first_byte_ms = (time.monotonic() - sent) * 1e3
         record.stage = "agent"
-        record.first_byte_ms = (time.monotonic() - sent) * 1e3
         return event.hello
 
     def _why_lost(self) -> str:

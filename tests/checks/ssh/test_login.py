@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from netdoctor.checks._shared.edits import append
-from netdoctor.checks.ssh.login import OUTCOMES, ssh_login
+from netdoctor.checks.ssh.login import OUTCOMES, one_login, ssh_login
 from netdoctor.facts.host import Login, Trouble
 from netdoctor.model import Kind, Status
 
@@ -21,12 +21,12 @@ CLASSES = sorted(one for one in Login if one in OUTCOMES.outcome)
 
 
 def test_a_plain_login_says_nothing() -> None:
-    assert list(ssh_login(node(), session())) == []
+    assert list(one_login(node(), session())) == []
 
 
 def test_a_dead_ipv6_address_beside_a_good_one_is_a_warning() -> None:
     facts = session(passed_over="2001:db8::1 port 22: no answer within 7 s")
-    (finding,) = said(ssh_login(node(), facts))
+    (finding,) = said(one_login(node(), facts))
     assert finding.status is Status.WARN
     assert "2001:db8::1" in finding.summary
     assert finding.cause is not None
@@ -36,7 +36,7 @@ def test_a_dead_ipv6_address_beside_a_good_one_is_a_warning() -> None:
 @pytest.mark.parametrize("outcome", CLASSES)
 def test_each_outcome_has_a_cause_a_title_and_a_fix(outcome: str) -> None:
     facts = session(outcome=outcome, detail="what happened", stage="connect", via="gate")
-    (finding,) = ssh_login(node(), facts)
+    (finding,) = one_login(node(), facts)
     assert finding.status is (Status.UNKNOWN if outcome in OURS else Status.FAIL)
     assert finding.cause is not None
     assert finding.cause.key == "ssh-" + outcome.replace("_", "-")
@@ -57,7 +57,7 @@ def test_cause_keys_are_distinct() -> None:
 
 
 def test_our_own_trouble_is_the_control_hosts() -> None:
-    (finding,) = ssh_login(node(), session(outcome="control", detail="too many open files"))
+    (finding,) = one_login(node(), session(outcome="control", detail="too many open files"))
     assert finding.cause is not None
     assert finding.cause.culprits == ("control",)
 
@@ -65,7 +65,7 @@ def test_our_own_trouble_is_the_control_hosts() -> None:
 @pytest.mark.parametrize("trouble", list(Trouble))
 def test_trouble_of_this_machine_has_its_own_cause_and_way_out(trouble: Trouble) -> None:
     facts = session(outcome="control", detail="what happened", trouble=trouble, user="ml")
-    (finding,) = ssh_login(node(), facts)
+    (finding,) = one_login(node(), facts)
     assert finding.status is Status.UNKNOWN
     assert finding.summary == "what happened"  # the same for every node, so that it is said once
     assert finding.cause is not None
@@ -85,7 +85,7 @@ def test_trouble_of_this_machine_has_its_own_cause_and_way_out(trouble: Trouble)
 def test_an_encrypted_key_is_unlocked_with_an_agent_or_without(begin: str, tmp_path: Path) -> None:
     if subprocess.run(["unshare", "-m", "true"], check=False, capture_output=True).returncode:
         pytest.skip("no mount namespace may be made here")
-    (finding,) = ssh_login(node(), session(outcome="control", trouble=Trouble.KEYS))
+    (finding,) = one_login(node(), session(outcome="control", trouble=Trouble.KEYS))
     assert finding.cause is not None
     unlock = finding.cause.fixes[0]
     home, ask = tmp_path / "home", tmp_path / "ask"
@@ -114,14 +114,14 @@ def test_an_encrypted_key_is_unlocked_with_an_agent_or_without(begin: str, tmp_p
 
 
 def test_a_name_that_is_not_known_here_is_a_finding_here() -> None:
-    (finding,) = ssh_login(node(), session(outcome="name", detail="n1: Name or service not known"))
+    (finding,) = one_login(node(), session(outcome="name", detail="n1: Name or service not known"))
     assert finding.status is Status.FAIL
     assert finding.cause is not None
     assert finding.cause.culprits == ("control",)
 
 
 def test_the_jump_host_is_named() -> None:
-    (finding,) = said(ssh_login(node(), session(outcome="jump", via="gate{1}")))
+    (finding,) = said(one_login(node(), session(outcome="jump", via="gate{1}")))
     assert finding.cause is not None
     assert "gate{1}" in finding.cause.title.format(nodes="n1")
     assert finding.cause.culprits == ("n1",)
@@ -129,14 +129,14 @@ def test_the_jump_host_is_named() -> None:
 
 def test_an_old_python_is_named_with_its_version() -> None:
     facts = session(outcome="old_python", interpreter="/opt/py/bin/python", python_version="3.5.2")
-    (finding,) = ssh_login(node(), facts)
+    (finding,) = one_login(node(), facts)
     assert finding.cause is not None
     assert "/opt/py/bin/python is Python 3.5.2" in finding.cause.fixes[0].text
 
 
 def test_a_changed_key_is_compared_before_it_is_forgotten() -> None:
     facts = session(outcome="host_key_changed", port=44222, fingerprint="SHA256:abc", host_key=KEY)
-    (finding,) = ssh_login(node(), facts)
+    (finding,) = one_login(node(), facts)
     assert finding.cause is not None
     first, second = finding.cause.fixes
     assert "ssh-keygen -lf" in first.commands[0].shell
@@ -155,14 +155,14 @@ def test_keys_are_kept_in_the_file_and_under_the_name_that_was_looked_up() -> No
         known_hosts="/home/ml/my hosts:4",
         host_key=KEY,
     )
-    (finding,) = ssh_login(node(), facts)
+    (finding,) = one_login(node(), facts)
     assert finding.cause is not None
     assert finding.cause.fixes[1].commands[0].shell == (
         "ssh-keygen -R gpu1 -f '/home/ml/my hosts'; " + append_command("gpu1", "'/home/ml/my hosts'")
     )
     files = "/a, /etc/ssh/ssh_known_hosts"
     facts = session(outcome="host_key_unknown", known_hosts=files, host_key=KEY)
-    (finding,) = ssh_login(node(), facts)
+    (finding,) = one_login(node(), facts)
     assert finding.cause is not None
     assert finding.cause.fixes[2].commands[0].shell == append_command("10.0.0.1", "/a")
 
@@ -181,7 +181,7 @@ def append_command(name: str, file: str) -> str:
     ],
 )
 def test_only_the_key_that_was_compared_is_remembered(odd: dict[str, str]) -> None:
-    (finding,) = ssh_login(node(), session(outcome="host_key_unknown", **{"host_key": KEY, **odd}))
+    (finding,) = one_login(node(), session(outcome="host_key_unknown", **{"host_key": KEY, **odd}))
     assert finding.cause is not None
     acting = [c.shell for fix in finding.cause.fixes if fix.kind is not Kind.LOOK for c in fix.commands]
     assert acting == []
@@ -191,7 +191,7 @@ def test_only_the_key_that_was_compared_is_remembered(odd: dict[str, str]) -> No
 def test_a_key_that_is_remembered_twice_stands_there_once(tmp_path: Path) -> None:
     file = tmp_path / "known"
     facts = session(outcome="host_key_unknown", port=44222, host_key=KEY, known_hosts=str(file))
-    (finding,) = ssh_login(node(), facts)
+    (finding,) = one_login(node(), facts)
     assert finding.cause is not None
     for _ in range(2):
         subprocess.run(["sh", "-c", finding.cause.fixes[2].commands[0].shell], check=True)
@@ -199,15 +199,15 @@ def test_a_key_that_is_remembered_twice_stands_there_once(tmp_path: Path) -> Non
 
 
 def test_the_address_is_said_once() -> None:
-    (finding,) = ssh_login(node(), session(outcome="refused", detail="10.0.0.1 port 22: connection refused"))
+    (finding,) = one_login(node(), session(outcome="refused", detail="10.0.0.1 port 22: connection refused"))
     assert finding.summary == "10.0.0.1 port 22: connection refused"
-    (finding,) = ssh_login(node(), session(outcome="auth", user="ml", detail="user ml was refused"))
+    (finding,) = one_login(node(), session(outcome="auth", user="ml", detail="user ml was refused"))
     assert finding.summary == "ml@10.0.0.1: user ml was refused"
 
 
 @pytest.mark.parametrize("outcome", CLASSES)
 def test_commands_can_be_pasted_as_they_are(outcome: str) -> None:
-    (finding,) = ssh_login(node(line=3, source="hosts.txt"), session(outcome=outcome, via="gate", user="ml"))
+    (finding,) = one_login(node(line=3, source="hosts.txt"), session(outcome=outcome, via="gate", user="ml"))
     assert finding.cause is not None
     for fix in finding.cause.fixes:
         assert "console" not in fix.text
@@ -217,7 +217,7 @@ def test_commands_can_be_pasted_as_they_are(outcome: str) -> None:
 
 def test_text_of_the_node_reaches_no_command() -> None:
     facts = session(outcome="auth", address="evil; reboot", user="u")
-    (finding,) = ssh_login(node(host="$(reboot)"), facts)
+    (finding,) = one_login(node(host="$(reboot)"), facts)
     assert finding.cause is not None
     assert not any("reboot" in command.shell for fix in finding.cause.fixes for command in fix.commands)
 
@@ -227,7 +227,7 @@ OFFERED = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okW
 
 @pytest.mark.parametrize(("user", "first"), [("root", ""), ("ml", "control")])
 def test_the_very_key_that_was_refused_is_let_in(user: str, first: str, tmp_path: Path) -> None:
-    (finding,) = ssh_login(node(), session(outcome="auth", user=user, offered=OFFERED))
+    (finding,) = one_login(node(), session(outcome="auth", user=user, offered=OFFERED))
     assert finding.cause is not None
     way, other, elsewhere = finding.cause.fixes
     # Of root a node seldom takes a password, so its console comes first.
@@ -245,13 +245,13 @@ def test_the_very_key_that_was_refused_is_let_in(user: str, first: str, tmp_path
 
 @pytest.mark.parametrize("offered", ["", "ssh-rsa AAAA'; reboot; '", f"{OFFERED}\nx", "x"])
 def test_what_is_no_key_goes_into_no_command(offered: str) -> None:
-    (finding,) = ssh_login(node(), session(outcome="auth", user="root", offered=offered))
+    (finding,) = one_login(node(), session(outcome="auth", user="root", offered=offered))
     assert finding.cause is not None
     assert not any(fix.commands for fix in finding.cause.fixes)
 
 
 def test_a_full_server_is_asked_by_fewer_and_told_to_take_more() -> None:
-    (finding,) = ssh_login(node(), session(outcome="too_many"))
+    (finding,) = one_login(node(), session(outcome="too_many"))
     assert finding.cause is not None
     again, more = finding.cause.fixes
     assert again.commands[0].shell == "netdoctor scan --last -j 2"
@@ -264,7 +264,7 @@ def test_a_full_server_is_asked_by_fewer_and_told_to_take_more() -> None:
 @pytest.mark.skipif(SSHD is None, reason="no OpenSSH server on this machine")
 @pytest.mark.parametrize("own", ["", "MaxStartups 2:50:4\n", "  maxstartups 2\n"])
 def test_a_full_server_takes_more_whatever_its_own_file_says(own: str, tmp_path: Path) -> None:
-    (finding,) = ssh_login(node(), session(outcome="too_many"))
+    (finding,) = one_login(node(), session(outcome="too_many"))
     assert finding.cause is not None
     more = finding.cause.fixes[1]
     if os.getuid() == 0:
@@ -293,11 +293,42 @@ def test_a_full_server_takes_more_whatever_its_own_file_says(own: str, tmp_path:
 
 
 def test_noise_is_tolerated_and_noted() -> None:
-    (finding,) = ssh_login(node(), session(noise="Welcome!"))
+    (finding,) = one_login(node(), session(noise="Welcome!"))
     assert finding.status is Status.PASS
     assert finding.evidence[0].output == "Welcome!"
 
 
 def test_an_outcome_of_a_later_version_is_unknown() -> None:
-    (finding,) = ssh_login(node(), session(outcome="novel"))
+    (finding,) = one_login(node(), session(outcome="novel"))
+    assert finding.status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("waited_ms", "others_ms", "key"),
+    [
+        pytest.param(57_000.0, (200.0, 900.0), "ssh-shell-hangs", id="the others were far sooner"),
+        pytest.param(57_000.0, (200.0, 20_000.0), "ssh-timeout", id="one other nearly did not"),
+        pytest.param(57_000.0, (), "ssh-timeout", id="alone"),
+        pytest.param(4_000.0, (200.0,), "ssh-timeout", id="little patience"),
+        pytest.param(None, (200.0,), "ssh-timeout", id="of an older report"),
+    ],
+)
+def test_a_login_that_starts_no_program_is_held_against_the_others(
+    waited_ms: float | None, others_ms: tuple[float, ...], key: str
+) -> None:
+    sessions = {f"n{i}": session(i, first_byte_ms=ms) for i, ms in enumerate(others_ms, start=2)}
+    late = {"outcome": "timeout", "stage": "shell", "first_byte_ms": waited_ms}
+    sessions["n1"] = session(1, **late)
+    sessions["n9"] = session(9, outcome="refused", stage="connect", first_byte_ms=None)
+    findings = {one.target: one for one in ssh_login({n: node(id=n) for n in sessions}, sessions)}
+    assert findings.keys() == {"n1", "n9"}
+    cause = findings["n1"].cause
+    assert cause
+    assert cause.key == key
+    assert findings["n1"].status is (Status.FAIL if key == "ssh-shell-hangs" else Status.UNKNOWN)
+
+
+def test_one_that_was_at_the_door_still_is_no_shell_that_hangs() -> None:
+    facts = session(outcome="timeout", stage="auth", first_byte_ms=None)
+    (finding,) = one_login(node(), facts, 200.0)
     assert finding.status is Status.UNKNOWN
