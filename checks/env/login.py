@@ -1,50 +1,17 @@
 """What a login at a terminal has, and a job that is started by SSH has not."""
 
-import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from netdoctor.check import check
 from netdoctor.checks._shared.text import listing
+from netdoctor.checks.env._shells import BY_SSH, PYTHONS, UNNAMED, Difference, lacking
 from netdoctor.facts.host import Session
 from netdoctor.facts.launching import ShellFacts
 from netdoctor.facts.software import EnvFacts, Job
 from netdoctor.model import DERIVED, HERE, SUSPECTED, Cause, Finding, in_job, look, ok, seen, skip, unknown
-from netdoctor.rules.variables import RANKS, Environment, effective_env
+from netdoctor.rules.variables import effective_env
 
-# What starts ranks by SSH, without a terminal.
-BY_SSH = ("pdsh", "deepspeed", "mpirun")
 SHELLS = ("bash", "zsh", "ksh", "dash", "sh")
-PYTHONS = ("python3", "python", "torchrun")
-UNNAMED = "python3"  # what is asked where nobody names an interpreter
-LISTS = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH")
-# PATH and environments of Python show in programs; no login has a place in a job; the last is read at a
-# prompt alone. Of secrets a node says that they are set.
-_LEFT_OUT = re.compile(r"PATH|CONDA_\w+|VIRTUAL_ENV|SLURM\w*|NNODES|MASTER_\w+|PYTHONSTARTUP")
-_NONE = "unset"
-
-
-class Difference(NamedTuple):
-    """A variable or program: what the job's session has, and what a login at a terminal has."""
-
-    name: str
-    here: str
-    in_login: str
-
-
-def lacking(shell: ShellFacts, env: Environment) -> Iterator[Difference]:
-    """Variables that a login sets and the job's session has not so; of search paths entries that it lacks."""
-    for name, in_login in shell.variables.items():
-        if _LEFT_OUT.fullmatch(name) or name in RANKS:
-            continue
-        here = env[name].value if name in env else None
-        if name in LISTS:
-            have = (here or "").split(":")
-            more = [part for part in in_login.split(":") if part and part not in have]
-            if more:
-                yield Difference(name, f"without {_short(':'.join(more))}", _short(in_login))
-        elif here != in_login:
-            yield Difference(name, _NONE if here is None else _short(here), _short(in_login))
 
 
 def programs(shell: ShellFacts, session: Session | None) -> Iterator[Difference]:
@@ -56,15 +23,12 @@ def programs(shell: ShellFacts, session: Session | None) -> Iterator[Difference]
             yield Difference(name, here or "not on PATH", in_login)
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= 200 else f"{text[:200]}…"
-
-
 OTHER = Cause("env-login-only", "jobs that SSH starts on {nodes} lack what logins there have")
 WHO = "--launcher says what starts the job: pdsh, DeepSpeed and mpirun do so by SSH"
 
 
 @check(
+    explains=("env.shell",),
     profile="asked",
     required=False,
     via="ssh",
@@ -93,7 +57,8 @@ def env_login(shell: ShellFacts, env: EnvFacts, job: Job, session: Session | Non
         words = f"{shell.shell} -l -i did not say what it sets: {shell.error}"
         yield skip(shell.error) if shell.error.endswith("not asked") else unknown(HERE, words)
         return
-    found = [*lacking(shell, effective_env(env, job)), *programs(shell, session)]
+    in_job_env = {name: one.value for name, one in effective_env(env, job).items()}
+    found = [*lacking(shell.variables, in_job_env), *programs(shell, session)]
     if not found:
         return
     names = listing([one.name for one in found], 6)
@@ -111,8 +76,8 @@ def env_login(shell: ShellFacts, env: EnvFacts, job: Job, session: Session | Non
     yield cause.warn(
         f"a login at a terminal has other values of {names}",
         observed="; ".join(f"{one.name}: {one.here}" for one in found[:6]),
-        expected=DERIVED("; ".join(f"{one.name}: {one.in_login}" for one in found[:6])),
-        seen=seen(command, "\n".join(f"{one.name}={one.in_login}" for one in found[:6]), "command"),
+        expected=DERIVED("; ".join(f"{one.name}: {one.elsewhere}" for one in found[:6])),
+        seen=seen(command, "\n".join(f"{one.name}={one.elsewhere}" for one in found[:6]), "command"),
         fixes=[
             in_job(f"set it for the job (--env-file), or move it {above}"),
             look("see what a login sets", f"{command} </dev/null 2>/dev/null | sort"),

@@ -34,6 +34,7 @@ OPERATIONS = {
     "stream_receive": ("stream", "receive"),
     "converse": ("spawn", "converse"),
     "shell_env": ("shell", "shell_env"),
+    "job_shells": ("shell", "job_shells"),
     "read_shared": ("share", "read"),
     "remove_shared": ("share", "remove"),
     "stop": ("spawn", "stop"),

@@ -37,6 +37,7 @@ DOES = {
     "mesh": "logging in from node to node",
     "reach": "asking for URLs",
     "shells": "asking login shells",
+    "job-shells": "asking shells",
     "sharing": "writing and reading small files",
     "judge": "judging",
 }

@@ -31,6 +31,27 @@ class LaunchFacts:
     unread: tuple[str, ...] = ()  # those that could not be, with the reason
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellAnswer:
+    """What a command has that is started by a shell without a prompt."""
+
+    way: str  # ``sh -c``, ``bash -c``, ``bash -l -c``
+    error: str = ""  # why nothing is known of it; empty where it answered
+    late: bool = False  # it did not come to an end in time
+    seconds: float = 0.0
+    variables: dict[str, str] = field(default_factory=dict)  # those that matter to jobs, secrets masked
+    tools: dict[str, str] = field(default_factory=dict)  # where its PATH has a program
+
+
+@fact("job_shells", origin="measure")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobShells:
+    """The shells that launchers and scripts of jobs start, asked one after the other; the first is ``sh -c``,
+    which has what the session has. Those that are not there are left out."""
+
+    shells: tuple[ShellAnswer, ...]
+
+
 @fact("shell_env", origin="measure")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellFacts:

@@ -98,3 +98,36 @@ def test_the_line_that_ends_sessions_without_a_prompt() -> None:
         ("", None),
     ):
         assert op_shell.guard(text) == line, text
+
+
+def test_shells_without_a_prompt(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A login reads ~/.profile, bash what BASH_ENV names, and sh neither."""
+    (home / ".bash_profile").write_text("echo Welcome; export NCCL_DEBUG=INFO\n")
+    (home / "init").write_text("export TORCH_HOME=/t\nPATH=$HOME/bin:$PATH\n")
+    monkeypatch.setenv("BASH_ENV", str(home / "init"))
+    plain, bash, login = op_shell.job_shells({"mark": MARK})["shells"]
+    assert [row["way"] for row in (plain, bash, login)] == ["sh -c", "bash -c", "bash -l -c"]
+    assert not any(row["error"] or row["late"] for row in (plain, bash, login))
+    assert not plain["variables"].keys() & {"NCCL_DEBUG", "TORCH_HOME"}
+    assert bash["variables"]["TORCH_HOME"] == "/t"
+    assert bash["tools"]["torchrun"] == f"{home}/bin/torchrun"
+    assert "torchrun" not in plain["tools"]
+    assert login["variables"]["NCCL_DEBUG"] == "INFO"
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "late"),
+    [
+        ("exec sleep 1000\n", "no answer in 1 s", True),
+        ("exit 3\n", "it ended with status 3 before it answered", False),
+    ],
+)
+def test_a_login_that_runs_no_command(
+    home: Path, monkeypatch: pytest.MonkeyPatch, text: str, error: str, late: bool
+) -> None:
+    monkeypatch.setattr(op_shell, "PATIENCE_S", 1.0)
+    (home / ".bash_profile").write_text(text)
+    plain, bash, login = op_shell.job_shells({"mark": MARK})["shells"]
+    assert not plain["error"] + bash["error"]
+    assert (login["error"], login["late"]) == (error, late)
+    assert login["variables"] == {}

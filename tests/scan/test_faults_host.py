@@ -200,6 +200,31 @@ def test_what_stands_below_the_guard_of_bashrc_is_not_there_for_pdsh(lab4: Lab, 
     assert (told.code, told.keys) == (0, []), told.summary()
 
 
+def test_login_shells_that_never_end_or_take_another_python(lab4: Lab, folder: Path) -> None:
+    full = ("-p", "full", "--only", "env.shell")
+    healthy = scan(lab4, folder, *full)
+    assert (healthy.code, healthy.keys) == (0, []), healthy.summary()
+    assert [healthy.cell("env.shell", node) for node in lab4.nodes] == ["."] * 4
+    waits = "echo 'exec sleep 1000' > /etc/profile.d/zz-wait.sh"
+    other = "mkdir /opt/x && ln -s $(command -v python3) /opt/x/python3; echo 'PATH=/opt/x:$PATH; "
+    other += "export LD_LIBRARY_PATH=/opt/cuda/lib64' >/etc/profile.d/zz-other.sh"
+    with (
+        changed(lab4, "node1", waits, "rm /etc/profile.d/zz-wait.sh"),
+        changed(lab4, "node2", other, "rm -r /opt/x /etc/profile.d/zz-other.sh"),
+    ):
+        scanned = scan(lab4, folder, *full)
+        assert found(scanned) == {
+            "env-shell-no-end": ("node1",),
+            "env-shell-differs": ("node2",),
+        }, scanned.summary()
+        assert (scanned.state, scanned.code) == ("not_ready", 1)
+        text = " ".join(scanned.text.split())
+        assert "bash -l -c runs no command: no answer in 10 s" in text
+        assert "bash -l -c has other values of LD_LIBRARY_PATH and python3 than sh -c" in text
+        apply_fix(scanned, scanned.cause("env-shell-no-end"))
+    assert verify(scanned, scanned.cause("env-shell-no-end")).returncode == 0
+
+
 MEMLOCK = [
     case("node2 memlock", "memlock-low", "host.memlock", said="64 KiB", fix="zz-netdoctor-memlock.conf"),
     case(

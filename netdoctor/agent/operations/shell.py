@@ -1,10 +1,11 @@
-"""What a login at a terminal gets beside what a session without one has: asked of the user's own shell.
+"""What a login at a terminal, and a shell without one, get beside what the session has: asked of the shells.
 
 The start-up files are the user's: they may print, wait, ask or fail. Nothing is read of what they print, they
 have no terminal, a bounded time, and all that they start in the shell's own session ends with it.
 """
 
 import os
+import time
 
 from .. import runtime
 from ..facts import env as facts_env
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 PATIENCE_S = 10.0
 # Programs of which a job takes what PATH has first.
 TOOLS = ("python3", "python", "torchrun", "mpirun", "deepspeed", "ray", "nvcc", "ninja")
+# Without a prompt: what pdsh, mpirun and srun start a command by, what scripts are for bash, and those of a
+# login (#!/bin/bash -l, sbatch --get-user-env).
+WAYS = ("sh -c", "bash -c", "bash -l -c")
 SHELLS = ("bash", "zsh", "ksh", "dash", "sh")
 VARIABLES_AT_MOST = 400
 GUARD_LINES_AT_MOST = 200
@@ -96,12 +100,35 @@ def guard(text: str) -> "Optional[int]":
     return None
 
 
-def shell_env(args: "dict[str, Any]") -> "dict[str, Any]":
-    """Return facts.launching.ShellFacts. args: {"mark": hex digits}. Raises ValueError."""
+def mark_of(args: "dict[str, Any]") -> str:
+    """Return what answers stand between. Raises ValueError."""
     word = str(args.get("mark"))
     if not 16 <= len(word) <= 64 or set(word) - frozenset("0123456789abcdef"):
         raise ValueError("no mark")
-    mark = _MARK % word
+    return _MARK % word
+
+
+def job_shells(args: "dict[str, Any]") -> "dict[str, Any]":
+    """Return facts.launching.JobShells. args: {"mark": hex digits}. Raises ValueError."""
+    mark = mark_of(args)
+    rows = []
+    for way in WAYS:
+        name, _, options = way.partition(" ")
+        path = runtime.find_tool(name)
+        if path is None:
+            continue
+        began = time.monotonic()
+        found, error = _ask_shell([path, *options.split()], mark)
+        took = time.monotonic() - began
+        row = {"way": way, "error": error, "late": took >= PATIENCE_S, "seconds": round(took, 3)}
+        row["variables"], row["tools"] = found or ({}, {})
+        rows.append(row)
+    return {"shells": rows}
+
+
+def shell_env(args: "dict[str, Any]") -> "dict[str, Any]":
+    """Return facts.launching.ShellFacts. args: {"mark": hex digits}. Raises ValueError."""
+    mark = mark_of(args)
     shell = own_shell()
     result = {"shell": shell[:200], "error": "", "guard": None}  # type: dict[str, Any]
     result.update(variables={}, tools={}, own_tools={})
