@@ -67,7 +67,9 @@ TABLE = (
         name="gpu_rank_stopped", label="collective_timeout_slow_rank", args=("stop",), env=INFO, limit_s=75,
         elsewhere={1: SILENT},
     ),
-    Recording(name="gpu_algo", label="nccl_setting_refused", args=("none",), env={**WARN, "NCCL_ALGO": "Rung"}),
+    Recording(
+        name="gpu_algo", label="nccl_setting_refused", args=("none",), env={**WARN, "NCCL_ALGO": "Rung"}
+    ),
     Recording(name="gpu_raises", label="program_failed", args=("raise",), limit_s=75, elsewhere={0: CHILD}),
     Recording(name="gpu_index", label="program_failed", args=("index",), limit_s=75, elsewhere={0: CHILD}),
     Recording(name="gpu_exits", label="program_failed", args=("exit",), limit_s=75, elsewhere={0: CHILD}),

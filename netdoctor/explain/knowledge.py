@@ -54,6 +54,7 @@ class Pattern:
     differs: bool = False  # it counts once the group ``value`` has two values
     # The program tries again: it counts only where something failed in the end, or it is the last in the log.
     retried: bool = False
+    otherwise: bool = False  # it counts where no other pattern knows the line
     rank: int | None = None  # it counts only where this rank says it
     line: str = ""  # a real one
     source: str = ""  # project and file
@@ -144,6 +145,7 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True):
     needs: tuple[str, ...] = ()
     differs: bool = False
     retried: bool = False
+    otherwise: bool = False
     rank: int | None = None
     releases: str = ""
     example_of: str = ""
