@@ -14,6 +14,8 @@ from netdoctor.explain.model import Confidence
 ROOT = Path(__file__).parents[2]
 TAXONOMY = frozenset(
     [
+        "ended_by_scheduler",
+        "node_failed",
         "program_failed",
         "nccl_setting_refused",
         "wrong_socket_ifname",
