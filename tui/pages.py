@@ -332,7 +332,7 @@ def _fixes(known: Known, item: Cause, width: int) -> list[Line]:
         pieces = wrap(describe.fix_label(known.report, fix), width - 15)
         lines.append(line((f" {label:<11} ", "label"), pieces[0], key=("fix", known.key_of(item), number)))
         lines += [line(" " * 13, piece) for piece in pieces[1:]]
-        for shell in commands.fix_commands(fix, every=True)[:20]:
+        for shell in commands.to_type(fix, every=True)[:20]:
             lines += _command(shell, width)
         for shell in commands.to_paste(fix.undo)[:20]:
             lines += [line((" " * 13 + "undo", "label")), *_command(shell, width)]

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from netdoctor.report.fmt import escaped
 from netdoctor.report.model import CommandRecord, FixRecord
@@ -30,6 +31,13 @@ def fix_commands(fix: FixRecord, *, every: bool = False) -> list[str]:
     if every or len(lines) <= COMMAND_LIMIT:
         return lines
     return [*lines[:COMMAND_LIMIT], f"# and {len(lines) - COMMAND_LIMIT} more like these: --all"]
+
+
+def to_type(fix: FixRecord, *, every: bool = False) -> list[str]:
+    """The same as somebody reads it: what is typed on a console stands there without what guards a paste."""
+    shells = [one.inner if one.via == "console" and one.inner else one.shell for one in fix.commands]
+    bare = tuple(replace(one, shell=shell) for one, shell in zip(fix.commands, shells, strict=True))
+    return fix_commands(replace(fix, commands=bare), every=every)
 
 
 def to_paste(commands: Sequence[CommandRecord]) -> list[str]:

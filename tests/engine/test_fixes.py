@@ -220,7 +220,11 @@ def test_the_console_line_of_a_scan_parses_and_names_the_node(shell: str) -> Non
     assert subprocess.run([shell, "-n", "-c", command.shell], check=False).returncode == 0
     assert command.inner == "usermod -s /bin/bash root"
     assert "*' n1 '*|*' n1.'*|*' 10.85.0.1 '*)" in command.shell
-    assert "on the console of n1, root" in describe.fix_label(report, report.causes[0].fixes[0])
+    (fix,) = report.causes[0].fixes
+    assert "on the console of n1 (not here), root" in describe.fix_label(report, fix)
+    # Whoever sits there types it; what is copied keeps its guard.
+    assert commands.to_type(fix) == ["usermod -s /bin/bash root"]
+    assert commands.fix_commands(fix) == [command.shell]
 
 
 def test_a_report_from_before_kinds_is_read_as_what_it_meant() -> None:

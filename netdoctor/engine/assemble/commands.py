@@ -94,7 +94,7 @@ def _where(run_on: Sequence[str], outcome: Outcome) -> str:
         away = all(isinstance(s, Session) and s.outcome not in _INSIDE for s in sessions)
         filed = all(isinstance(s, Session) and s.transport in WITHOUT_SSH for s in sessions)
         shell = "a shell of " if filed else "the console of " if away else ""
-        parts.insert(0, f"on {shell}{fold(nodes, fmt.FOLD_LIMIT)}")
+        parts.insert(0, f"on {shell}{fold(nodes, fmt.FOLD_LIMIT)}{' (not here)' if shell else ''}")
     return ", ".join(parts)
 
 

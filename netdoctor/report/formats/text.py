@@ -263,7 +263,7 @@ class _Page:
     def fix(self, name: str, fix: FixRecord) -> Iterator[str]:
         yield from self.labelled(name, [describe.fix_label(self.report, fix)])
         indent = "      " if self.width >= 60 else "    "
-        for shell in commands.fix_commands(fix, every=self.all_causes or self.verbosity > 0):
+        for shell in commands.to_type(fix, every=self.all_causes or self.verbosity > 0):
             yield self.line(indent, shell)
         if fix.undo and self.verbosity > 0:
             yield from self.labelled("undo", ["takes it back"])
