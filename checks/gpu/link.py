@@ -12,6 +12,7 @@ from netdoctor.checks.gpu._gpus import nvml_finding
 from netdoctor.facts.expected import Expectations
 from netdoctor.facts.gpu import Gpu, GpuFacts
 from netdoctor.model import (
+    CONSTANT,
     DERIVED,
     PEERS,
     Action,
@@ -31,6 +32,7 @@ LEAST_PEERS = 2
 
 DOWN = Cause("gpu-nvlink-down", "GPUs of {nodes} have NVLinks down", action=Action.RESET_GPU)
 NONE_UP = Cause("gpu-nvlink-none", "no GPU of {nodes} has an NVLink up", action=Action.RESET_GPU)
+OFF = Cause("gpu-nvlink-off", "the driver of {nodes} was told to leave NVLink alone")
 SLOW = Cause("gpu-nvlink-slow", "GPUs of {nodes} have a slow NVLink", action=Action.RESET_GPU)
 NARROW = Cause(
     "gpu-pcie-narrow",
@@ -90,6 +92,8 @@ def gpu_link(gpus: Mapping[str, GpuFacts], expect: Expectations | None = None) -
                 models[device.name][node, device.index] = device
             elif device.error is None:
                 silent.add((node, device.index))
+    off = {found.target: found for node, facts in gpus.items() for found in _switched_off(node, facts)}
+    yield from off.values()
     compared: set[str] = set()
     for model, devices in models.items():
         up = {gpu_id: d.nvlinks_active for gpu_id, d in devices.items() if d.nvlinks_active is not None}
@@ -103,7 +107,7 @@ def gpu_link(gpus: Mapping[str, GpuFacts], expect: Expectations | None = None) -
                 expected = expect.for_nodes(row[0], {node for node, _ in values}, model)
             free.append({gpu_id: value for gpu_id, value in values.items() if gpu_id[0] not in expected})
         yield from _nvlinks(devices, free[0])
-        yield from _nodes_without(devices, up)
+        yield from _nodes_without(devices, {one: count for one, count in up.items() if one[0] not in off})
         yield from _slow(devices)
         below = {gpu_id: found for gpu_id, one in devices.items() if (found := _below(gpu_id[0], one))}
         yield from below.values()
@@ -201,6 +205,23 @@ def _slow(devices: Mapping[GpuId, Gpu]) -> Iterator[Finding]:
                 PEERS(f"{rate} GB/s, as most NVLinks of this GPU"), at=node, output=links,
                 fixes=look("compare the links", f"nvidia-smi nvlink -s -i {index}"),
             )  # fmt: skip
+
+
+def _switched_off(node: str, facts: GpuFacts) -> Iterator[Finding]:
+    wired = [device for device in facts.devices if WIRED.search(device.name)]
+    if facts.nvlink_disabled and len(wired) > 1:
+        yield OFF.warn(
+            f"{len(wired)} GPUs that NVLink should join, and the driver was loaded with NvLinkDisable=1",
+            at=node,
+            observed="NvLinkDisable: 1",
+            expected=CONSTANT("0, the driver's default"),
+            seen=seen("/proc/driver/nvidia/params", "NvLinkDisable: 1", "file"),
+            fixes=look(
+                "see who sets it; taken out there, it counts after a restart (in a virtual machine without the "
+                "NVSwitches it is on purpose)",
+                "grep -rns NvLinkDisable /etc/modprobe.d /usr/lib/modprobe.d /proc/cmdline",
+            ),
+        )
 
 
 def _nodes_without(devices: Mapping[GpuId, Gpu], up: Mapping[GpuId, int]) -> Iterator[Finding]:

@@ -67,9 +67,9 @@ class Collector:
         failing = any(p.role is not Role.CONTEXT and not (p.retried or p.differs) for p, _ in found.patterns)
         if log.rank in self.gathered.logs and (failing or (not found.patterns and RAISED.search(found.text))):
             self.gathered.logs[log.rank] = True
-        told = any(not pattern.otherwise for pattern, _ in found.patterns)
+        is_known = any(not pattern.otherwise for pattern, _ in found.patterns)
         for pattern, value in found.patterns:
-            if not (told and pattern.otherwise):
+            if not (is_known and pattern.otherwise):
                 self._keep(pattern, value, found, by)
         if not found.patterns:
             self._note_unknown(found, by)

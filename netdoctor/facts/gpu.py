@@ -127,6 +127,7 @@ class GpuFacts:
     fabric_packages: dict[str, tuple[str, ...]] = field(default_factory=dict)
     peermem: bool | None = None  # whether nvidia_peermem or nv_peer_mem is loaded
     open_module: bool | None = None  # the kind of the kernel module
+    nvlink_disabled: bool | None = None  # by the module's parameter NvLinkDisable
     cuda_visible_devices: str | None = None
     nvidia_visible_devices: str | None = None
 

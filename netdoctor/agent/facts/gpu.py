@@ -124,6 +124,13 @@ def open_module(root: str) -> "Optional[bool]":
     return None if not text else "Open Kernel Module" in text
 
 
+def nvlink_disabled(root: str) -> "Optional[bool]":
+    """Return whether the module was told to leave NVLink alone: ``NvLinkDisable: 1``. None where it is not said."""
+    text = files.text_or_none(files.under(root, "/proc/driver/nvidia/params"), 16384) or ""
+    found = [line.partition(": ")[2] for line in text.splitlines() if line.startswith("NvLinkDisable: ")]
+    return found[0].strip() != "0" if found else None
+
+
 def device_nodes(root: str) -> "list[str]":
     """Return /dev/nvidia0 and the like."""
     names = files.names(files.under(root, "/dev"))
@@ -195,6 +202,7 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         "device_nodes": device_nodes(root),
         "peermem": any(os.path.isdir(files.under(root, "/sys/module/" + name)) for name in _PEERMEM),
         "open_module": open_module(root),
+        "nvlink_disabled": nvlink_disabled(root),
         "cuda_visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
         "nvidia_visible_devices": os.environ.get("NVIDIA_VISIBLE_DEVICES"),
     }  # type: dict[str, Any]

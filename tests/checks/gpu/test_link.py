@@ -188,3 +188,15 @@ def test_one_silent_gpu_among_reporting_ones_is_not_green(changes: dict[str, Any
     (finding,) = judge(board(), board(odd=2, **changes))
     assert (finding.target, finding.status) == ("n2", Status.UNKNOWN)
     assert "GPU 2" in finding.summary
+
+
+def test_a_driver_that_was_told_to_leave_nvlink_alone() -> None:
+    """Seen on virtual machines with one board, where it is right."""
+
+    def node(count: int, links: int, off: bool) -> GpuFacts:
+        boards = [gpu(i, nvlinks=links, nvlinks_active=links, nvlinks_down=()) for i in range(count)]
+        return gpus(count, devices=tuple(boards), nvlink_disabled=off)
+
+    eight = {"n1": node(8, 18, off=False), "n2": node(8, 18, off=False), "n3": node(8, 0, off=True)}
+    assert causes(list(gpu_link(eight))) == {"gpu-nvlink-off": {"n3"}}
+    assert causes(list(gpu_link({"n1": node(1, 0, off=True)}))) == {}
