@@ -217,7 +217,7 @@ def _switched_off(node: str, facts: GpuFacts) -> Iterator[Finding]:
             expected=CONSTANT("0, the driver's default"),
             seen=seen("/proc/driver/nvidia/params", "NvLinkDisable: 1", "file"),
             fixes=look(
-                "see who sets it; taken out there, it counts after a restart (in a virtual machine without the "
+                "see who sets it; taken out there, it counts after a restart (in a virtual machine without "
                 "NVSwitches it is on purpose)",
                 "grep -rns NvLinkDisable /etc/modprobe.d /usr/lib/modprobe.d /proc/cmdline",
             ),

@@ -125,7 +125,7 @@ def open_module(root: str) -> "Optional[bool]":
 
 
 def nvlink_disabled(root: str) -> "Optional[bool]":
-    """Return whether the module was told to leave NVLink alone: ``NvLinkDisable: 1``. None where it is not said."""
+    """Return whether the module was told to leave NVLink alone: ``NvLinkDisable: 1``."""
     text = files.text_or_none(files.under(root, "/proc/driver/nvidia/params"), 16384) or ""
     found = [line.partition(": ")[2] for line in text.splitlines() if line.startswith("NvLinkDisable: ")]
     return found[0].strip() != "0" if found else None
