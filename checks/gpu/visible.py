@@ -8,7 +8,7 @@ from netdoctor.checks._shared.text import listing
 from netdoctor.checks.gpu._gpus import CONTROL_NODE, bind, given_by_slurm, withheld, withheld_finding
 from netdoctor.facts.accelerators import AcceleratorFacts
 from netdoctor.facts.gpu import GpuFacts
-from netdoctor.facts.host import HostFacts, Node
+from netdoctor.facts.host import HostFacts, Node, Session
 from netdoctor.facts.software import EnvFacts
 from netdoctor.model import (
     CONFIG,
@@ -58,6 +58,7 @@ NOT_GIVEN = Cause(
 )
 UNSET = Cause("gpu-hidden-by-variable", "CUDA_VISIBLE_DEVICES hides GPUs from logins on {nodes}")
 
+ANSWERS = DERIVED("every GPU answers")
 CONTAINER = in_job(
     "start the container with all GPUs and the driver's utility library",
     "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...   # your image and options",
@@ -106,6 +107,7 @@ SEARCH = look(
     "nvidia-smi -L; nvidia-smi drain -q; dmesg | grep -E 'NVRM|Xid'",
     root=True,
 )
+REPORT = look("read the driver's own report", "dmesg | grep -E 'NVRM|Xid'", root=True)
 SEE_BUS = look("see what the PCI bus shows", "lspci -d 10de: -nn")
 SEE_LIBRARY = look("see which driver packages are there", "ldconfig -p | grep libnvidia-ml")
 SEE_MODE = look("see who may", "ls -l /dev/nvidia* && id")
@@ -127,6 +129,7 @@ def gpu_visible(
     host: HostFacts | None,
     others: AcceleratorFacts | None = None,
     env: EnvFacts | None = None,
+    session: Session | None = None,
 ) -> Iterator[Finding]:
     """The NVIDIA driver works and shows every GPU that the machine has.
 
@@ -147,7 +150,7 @@ def gpu_visible(
     """
     boards, evidence = len(gpu.pci), _evidence(gpu)
     inside = [CONTAINER] if host and host.container else []
-    nothing = not boards and not gpu.devices
+    nothing, login = not boards and not gpu.devices, session.transport if session else ""
     if nothing and others and (others.amd or others.others):
         yield _of_other_vendors(others)
     elif withheld(gpu):
@@ -166,7 +169,7 @@ def gpu_visible(
         if not boards and not node.gpus:
             summary = "no GPU on the PCI bus, so whether all are visible cannot be told without gpus="
             yield unknown(node.id, summary)
-        yield from _devices(gpu, inside, given_by_slurm(node, gpu, env))
+        yield from _devices(gpu, inside, given_by_slurm(node, gpu, env), login == "local")
 
 
 def _problem(
@@ -227,24 +230,22 @@ def _of_other_vendors(found: AcceleratorFacts) -> Finding:
     )
 
 
-def _devices(gpu: GpuFacts, inside: list[Fix], given: int | None) -> Iterator[Finding]:
+def _devices(gpu: GpuFacts, inside: list[Fix], given: int | None, own_shell: bool) -> Iterator[Finding]:
     """What is wrong with single GPUs, where NVML answers.
 
     inside: as of _problem. given: how many Slurm let this task have, which it says in CUDA_VISIBLE_DEVICES
-    where no device cgroup holds it.
+    where no device cgroup holds it. own_shell: the job starts from it, too.
     """
     count, boards, evidence = len(gpu.devices), len(gpu.pci), _evidence(gpu)
     sick = {str(device.index): device.error for device in gpu.devices if device.error}
     lost = [index for index, error in sick.items() if "lost" in error.lower()]
     if lost:
         summary = f"GPU {listing(lost)} has fallen off the bus (GPU is lost)"
-        expected = DERIVED("every GPU answers")
-        yield LOST.fail(summary, observed="GPU is lost", expected=expected, fixes=REPLACE, seen=evidence)
+        yield LOST.fail(summary, observed="GPU is lost", expected=ANSWERS, fixes=REPLACE, seen=evidence)
     elif sick:
         first = next(iter(sick.values()))
         summary = f"GPU {listing(sick)} does not answer: {first}"
-        report = look("read the driver's own report", "dmesg | grep -E 'NVRM|Xid'", root=True)
-        yield SICK.fail(summary, observed=first, expected=DERIVED("no error"), fixes=report, seen=evidence)
+        yield SICK.fail(summary, observed=first, expected=DERIVED("no error"), fixes=REPORT, seen=evidence)
     if count < boards:
         cause, reason, fix = _fewer(gpu, inside)
         others = len(set(gpu.blocked) - {CONTROL_NODE})
@@ -258,9 +259,9 @@ def _devices(gpu: GpuFacts, inside: list[Fix], given: int | None) -> Iterator[Fi
         )
     text = gpu.cuda_visible_devices
     if text is not None and (left := len(visible(text, count))) < count and left != given:
-        # The launcher may set it anew for the job, hence a warning and not a failure.
-        yield UNSET.warn(
-            f"CUDA_VISIBLE_DEVICES={text[:60]!r} of the login session leaves {left} of {count} GPUs",
+        # The launcher may set it anew for the job, but not where it starts from this shell and sees none.
+        yield (UNSET.fail if own_shell and not left else UNSET.warn)(
+            f"CUDA_VISIBLE_DEVICES={text[:60]!r} of this session leaves {left} of {count} GPUs",
             observed=f"{left} GPUs",
             expected=DERIVED(f"{count} GPUs"),
             seen=evidence,
@@ -283,9 +284,8 @@ def _fewer(gpu: GpuFacts, inside: list[Fix]) -> tuple[Cause, str, Fix | list[Fix
     if len(gpu.device_nodes) < len(gpu.pci):
         # Without -u, with which it would be the nodes of nvidia-uvm. [nvidia-modprobe.c]
         missing = [f"-c={i}" for i in range(len(gpu.pci)) if f"/dev/nvidia{i}" not in gpu.device_nodes]
-        make = run(
-            "make the device nodes anew", f"nvidia-modprobe {' '.join(missing)}", root=True, persistent=False
-        )
+        shell = f"nvidia-modprobe {' '.join(missing)}"
+        make = run("make the device nodes anew", shell, root=True, persistent=False)
         names = (
             f"only {listing(gpu.device_nodes)} exist" if gpu.device_nodes else "no device node of theirs is"
         )

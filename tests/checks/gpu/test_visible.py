@@ -8,7 +8,7 @@ from netdoctor.facts.gpu import GpuFacts
 from netdoctor.model import Status
 from netdoctor.rules.cuda import visible
 
-from ..build import cause, causes, host, node, said
+from ..build import cause, causes, host, node, said, session
 from ..build_hw import gpu, gpus, no_gpus, pci
 
 
@@ -133,6 +133,11 @@ def test_a_variable_that_hides_gpus_is_a_warning() -> None:
     assert [f.status for f in findings] == [Status.WARN]
     assert causes(findings) == {"gpu-hidden-by-variable": {"n1"}}
     assert not said(gpu_visible(node(), gpus(cuda_visible_devices="7,6,5,4,3,2,1,0"), host()))
+    # What starts from this shell sees none: torchrun there has no GPU. (Seen on an H100.)
+    for transport, status in (("local", Status.FAIL), ("ssh", Status.WARN)):
+        facts = gpus(cuda_visible_devices="9")
+        (hidden,) = said(gpu_visible(node(), facts, host(), session=session(transport=transport)))
+        assert hidden.status is status
 
 
 @pytest.mark.parametrize(
