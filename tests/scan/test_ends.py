@@ -1,5 +1,8 @@
 """Scans that do not end by themselves: interrupts, deadlines, kill -9; and those that never begin."""
 
+import contextlib
+import json
+import shlex
 import signal
 import socket
 import subprocess
@@ -11,7 +14,7 @@ import pytest
 
 from netdoctor.lab import Lab
 from tests.scan.faults import put
-from tests.scan.harness import begin, finish, netdoctor, scan, until
+from tests.scan.harness import NETDOCTOR, begin, environment, finish, netdoctor, scan, until
 
 # After a signal; what a person with a hanging scan is promised, and room for a busy machine.
 PROMISED_S, ROOM_S = 3.0, 7.0
@@ -144,3 +147,31 @@ def test_output_that_cannot_be_written_is_found_before_anybody_is_contacted(lab4
     )  # fmt: skip
     assert done.returncode == 2
     assert "no/such" in done.stderr
+
+
+def test_name_servers_that_never_answer_are_this_machines_trouble(folder: Path) -> None:
+    """Three of them, which glibc asks for 30 s: longer than a login may take."""
+    if subprocess.run(["unshare", "-m", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no mount namespace may be made here")
+    servers = ("127.0.61.1", "127.0.61.2", "127.0.61.3")
+    (folder / "resolv.conf").write_text("".join(f"nameserver {server}\n" for server in servers))
+    nodes = [f"gpu{i}.example.org" for i in (1, 2, 3)]
+    command = shlex.join([*NETDOCTOR, "scan", *nodes, "-o", "json=report.json", "-o", "text"])
+    with contextlib.ExitStack() as silent:
+        for server in servers:
+            silent.enter_context(socket.socket(type=socket.SOCK_DGRAM)).bind((server, 53))
+        done = subprocess.run(
+            ["unshare", "-m", "sh", "-c", f"mount --bind resolv.conf /etc/resolv.conf && exec {command}"],
+            check=False,
+            capture_output=True,
+            text=True,
+            cwd=folder,
+            env=environment(),
+            timeout=120,
+        )
+    assert done.returncode == 3, done.stdout + done.stderr
+    report = json.loads((folder / "report.json").read_text("utf-8"))
+    assert [cause["key"] for cause in report["causes"]] == ["ssh-control-names"]
+    assert report["verdict"]["state"] == "undecided"
+    assert report["unhealthy_nodes"] == []
+    assert "cat /etc/resolv.conf" in done.stdout
