@@ -17,7 +17,7 @@ from netdoctor.checks.ssh._login import (
     remember,
     replace_key,
 )
-from netdoctor.facts.host import Login, Node, Session
+from netdoctor.facts.host import HostFacts, Login, Node, Session, fewer_at_once
 from netdoctor.model import CONTROL, PEERS, Cause, Finding, Status, at, look, ok, seen, unknown
 
 # A start that takes so long, and so many times as long as that of any other node, does not come to an end.
@@ -28,7 +28,9 @@ DEAD = Cause("ssh-dead-address", "Some addresses that the names of {nodes} have 
 
 
 @check(after=(), via="ssh", source="https://man.openbsd.org/ssh_config")
-def ssh_login(nodes: Mapping[str, Node], sessions: Mapping[str, Session]) -> Iterator[Finding]:
+def ssh_login(
+    nodes: Mapping[str, Node], sessions: Mapping[str, Session], hosts: Mapping[str, HostFacts] | None = None
+) -> Iterator[Finding]:
     """netdoctor logs in over SSH and gets the node's Python to answer.
 
     Looks at:
@@ -46,12 +48,16 @@ def ssh_login(nodes: Mapping[str, Node], sessions: Mapping[str, Session]) -> Ite
     """
     firsts = [one.first_byte_ms for one in sessions.values() if one.outcome == Login.OK]
     slowest_ms = max(filter(None, firsts), default=None)
+    fewer = fewer_at_once(sessions, hosts or ())
     for node, session in sessions.items():
-        yield from at(node, one_login(nodes[node], session, slowest_ms))
+        yield from at(node, one_login(nodes[node], session, slowest_ms, fewer))
 
 
-def one_login(node: Node, session: Session, slowest_ms: float | None = None) -> Iterator[Finding]:
-    """What is said of one login. slowest_ms: until the slowest of all nodes had started a program."""
+def one_login(
+    node: Node, session: Session, slowest_ms: float | None = None, fewer: int | None = None
+) -> Iterator[Finding]:
+    """What is said of one login. slowest_ms: until the slowest of all nodes had started a program. fewer: as
+    of fewer_at_once()."""
     outcome, text = session.outcome, session.detail or session.outcome.replace("_", " ")
     if outcome == Login.OK:
         yield from _logged_in(node, session)
@@ -68,7 +74,7 @@ def one_login(node: Node, session: Session, slowest_ms: float | None = None) -> 
     once = ours or outcome == Login.JUMP or (session.address or node.host) in text
     yield OUTCOMES.finding(
         f"{outcome}-{session.trouble}" if ours and session.trouble else outcome,
-        words(node, session),
+        {**words(node, session), "fewer": str(fewer or "")},
         text if once else f"{target}: {text}",
         Status.UNKNOWN if ours else None,
         observed=outcome.replace("_", " "),
@@ -151,4 +157,5 @@ def words(node: Node, session: Session) -> Words:
         "key_of_root": key if session.user == "root" else "",
         "more_startups": more_startups()[0],
         "fewer_startups": more_startups()[1],
+        "fewer": "",
     }

@@ -1,7 +1,9 @@
 """Facts about a machine as such: identity, limits, memory file systems."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from statistics import median
 from typing import Literal, get_args
 
 from netdoctor.facts.base import fact
@@ -111,6 +113,26 @@ class Session:
     transport: str = "ssh"  # what led there, ``ssh``, ``local``, ``slurm``, ``ray``, ``facts`` or ``meet``
     # What of our own machine it was; None for what has no class of its own, and for other outcomes.
     trouble: Trouble | None = None
+
+
+# So long from the connection to the first answer is no longer the way to one node or its shell.
+CROWDED_MS = 1500.0
+LATE_AT_LEAST = 4
+
+
+def fewer_at_once(sessions: Mapping[str, Session], answered: Collection[str]) -> int | None:
+    """How many logins at once to try, where several ran out of time and the others got in, but slowly.
+
+    answered: the nodes whose first answer came. None where logins were quick: then nodes are slow, and not
+    this machine. Half of what got through in the time of one leaves room.
+    """
+    reached = {node: one for node, one in sessions.items() if one.outcome == Login.OK}
+    through = len(reached.keys() & answered)
+    late = len(reached) - through + sum(1 for one in sessions.values() if one.outcome == Login.TIMEOUT)
+    took = [(one.login_ms or 0.0) + (one.first_byte_ms or 0.0) for one in reached.values()]
+    if not through or late < LATE_AT_LEAST or median(took) < CROWDED_MS:
+        return None
+    return max(2, through // 2)
 
 
 @fact("host")

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from netdoctor.engine.assemble.remarks import remarks
+from netdoctor.facts.base import Missing, Why
 from netdoctor.store import Store
 from tests.checks import build as healthy
 from tests.core.fake import store_of
@@ -44,6 +45,16 @@ def test_a_slow_shell_is_told_where_the_others_are_not() -> None:
     assert said(cluster(3, n1=slow, n2=slow, n3=slow)) == [], "this machine, or the way there"
     assert said(cluster(2, n2=slow)) == []
     assert said(cluster(4, n2={"first_byte_ms": 1400.0})) == []
+
+
+def test_logins_in_each_others_way_are_told_with_a_number() -> None:
+    crowd = cluster(30, **{f"n{i}": {"first_byte_ms": 5000.0} for i in range(1, 31)})
+    assert said(crowd) == []
+    for i in range(21, 31):
+        crowd.put("host", healthy.name(i), Missing(Why.TIMED_OUT, "not finished within the node's 30 s"))
+    (line,) = said(crowd)
+    assert line.startswith("several nodes ran out of time, and the others got in slowly")
+    assert "; -j 10 is half of what got through in time" in line
 
 
 @pytest.mark.parametrize(

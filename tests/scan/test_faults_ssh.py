@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from netdoctor.lab import Lab
+from tests.conftest import Maker
 from tests.scan.faults import Case, case, found, hold, judge, put, together
 from tests.scan.harness import Scanned, apply_fix, on_console, scan, verify
 
@@ -172,6 +173,24 @@ def test_a_shell_that_never_ends_is_the_nodes(lab4: Lab, folder: Path) -> None:
     scanned = scan(lab4, folder, "--timeout", "12", "--only", "ssh.login")
     assert (scanned.state, scanned.code) == ("undecided", 3), scanned.summary()
     assert found(scanned) == {"ssh-timeout": tuple(lab4.nodes)}
+
+
+def test_fewer_logins_at_once_are_advised_where_the_others_got_in_slowly(
+    make_lab: Maker, folder: Path
+) -> None:
+    lab = make_lab(6)
+    faults = [f"{node} slow-shell seconds=1000" for node in lab.nodes[2:]]
+    put(lab, tuple(f"{node} slow-shell seconds=2" for node in lab.nodes[:2]) + tuple(faults))
+    scanned = scan(lab, folder, "--timeout", "8", "-p", "quick")
+    assert (scanned.state, scanned.code) == ("undecided", 3), scanned.summary()
+    assert found(scanned) == {"ssh-timeout": tuple(lab.nodes[2:])}
+    assert "netdoctor scan --last -j 2" in scanned.text
+    assert scanned.cause("ssh-timeout")["verify"]["shell"].endswith(" -j 2")
+    assert "-j 2 is half of what got through in time" in " ".join(scanned.text.split())
+    lab.heal()
+    healed = scan(lab, folder, "-p", "quick")
+    assert healed.code == 0
+    assert "at once" not in healed.text
 
 
 def test_nobody_lets_anybody_in(lab4: Lab, folder: Path) -> None:

@@ -9,6 +9,7 @@ from netdoctor.engine.assemble.context import Context
 from netdoctor.engine.diagnose import Group
 from netdoctor.engine.judge import UNMEASURED
 from netdoctor.engine.run import Outcome
+from netdoctor.facts.host import fewer_at_once
 from netdoctor.inventory import fold
 from netdoctor.model import CLUSTER, CONTROL, Evidence, ExpectedFrom, Status, nodes_of
 from netdoctor.report import fmt
@@ -163,6 +164,10 @@ def _verify(group: Group, nodes: Sequence[str], outcome: Outcome, context: Conte
     part, contacted = context.part, len(outcome.store.node.get("node", {}))
     if not context.verify_all_nodes and nodes and len(nodes) < max(contacted, part.of_nodes if part else 0):
         argv += ["--node", fold(list(nodes))]
+    if group.key in (f"{UNMEASURED}timed-out", "ssh-timeout"):
+        sessions, hosts = (outcome.store.present(g, outcome.judgement.nodes) for g in ("session", "host"))
+        if fewer := fewer_at_once(sessions, hosts):
+            argv += ["-j", str(fewer)]
     # It is to end with 0 when the cause is gone, and not before.
     least = "warn" if group.status is Status.WARN else "fail"
     if least == "warn" or context.fail_on == "never":

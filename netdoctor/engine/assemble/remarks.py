@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from netdoctor.facts.host import Login, Session
+from netdoctor.facts.host import Login, Session, fewer_at_once
 from netdoctor.facts.net import NetFacts
 from netdoctor.inventory.nodeset import fold
 from netdoctor.store import Store
@@ -22,7 +22,18 @@ def remarks(store: Store, nodes: Sequence[str]) -> list[str]:
     """One sentence for each group of nodes that are alike in what they have other than most."""
     sessions = {n: s for n, s in store.present("session", nodes).items() if isinstance(s, Session)}
     nets = {n: net for n, net in store.present("net", nodes).items() if isinstance(net, NetFacts)}
-    return [*_shells(sessions), *_interfaces(nets)]
+    return [*_crowd(store, sessions), *_shells(sessions), *_interfaces(nets)]
+
+
+def _crowd(store: Store, sessions: Mapping[str, Session]) -> list[str]:
+    """More logins at once than get through in time."""
+    count = fewer_at_once(sessions, store.present("host", list(sessions)))
+    if count is None:
+        return []
+    return [
+        "several nodes ran out of time, and the others got in slowly: that many logins at once are more than"
+        f" this machine, or what the nodes share, can take; -j {count} is half of what got through in time"
+    ]
 
 
 def _shells(sessions: Mapping[str, Session]) -> list[str]:

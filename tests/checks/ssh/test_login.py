@@ -9,10 +9,10 @@ import pytest
 
 from netdoctor.checks._shared.edits import append
 from netdoctor.checks.ssh.login import OUTCOMES, one_login, ssh_login
-from netdoctor.facts.host import Login, Trouble
+from netdoctor.facts.host import Login, Trouble, fewer_at_once
 from netdoctor.model import Kind, Status
 
-from ..build import node, said, session
+from ..build import host, node, said, session
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ0Gxw3Sv1Wjvh1q0R1yv3bqS8uY0o1xqk7o4fZb2c3d"
@@ -332,3 +332,35 @@ def test_one_that_was_at_the_door_still_is_no_shell_that_hangs() -> None:
     facts = session(outcome="timeout", stage="auth", first_byte_ms=None)
     (finding,) = one_login(node(), facts, 200.0)
     assert finding.status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("late", "first_byte_ms", "number"),
+    [
+        pytest.param(40, 6_000.0, 10, id="the others got in slowly"),
+        pytest.param(40, 300.0, None, id="the others were quick"),
+        pytest.param(3, 6_000.0, None, id="few are late"),
+    ],
+)
+def test_fewer_logins_at_once_are_advised_where_they_are_in_each_others_way(
+    late: int, first_byte_ms: float, number: int | None
+) -> None:
+    """Of 20 that got in the answers of all came."""
+    good = {f"n{i}": session(i, first_byte_ms=first_byte_ms) for i in range(20)}
+    slow = {f"n{i}": session(i, outcome="timeout", stage="kex") for i in range(20, 20 + late)}
+    sessions = {**good, **slow}
+    hosts = {name: host() for name in good}
+    findings = list(ssh_login({name: node(id=name) for name in sessions}, sessions, hosts))
+    assert len(findings) == late
+    for finding in findings:
+        assert finding.cause
+        first = finding.cause.fixes[0].commands[0].shell
+        assert (first == f"netdoctor scan --last -j {number}") is (number is not None)
+
+
+def test_answers_that_came_too_late_count_as_those_that_did_not_get_in() -> None:
+    sessions = {f"n{i}": session(i, first_byte_ms=6_000.0) for i in range(60)}
+    assert fewer_at_once(sessions, {f"n{i}" for i in range(24)}) == 12
+    assert fewer_at_once(sessions, {f"n{i}" for i in range(57)}) is None
+    assert fewer_at_once(sessions, ()) is None
+    assert fewer_at_once({}, ()) is None
