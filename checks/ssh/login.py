@@ -1,6 +1,7 @@
 """Logging in over SSH and starting the interpreter."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from netdoctor.check import check
 from netdoctor.checks._shared.addresses import parse
@@ -17,11 +18,14 @@ from netdoctor.checks.ssh._login import (
     remember,
     replace_key,
 )
-from netdoctor.facts.host import HostFacts, Login, Node, Session, fewer_at_once
+from netdoctor.facts.host import HostFacts, Login, Node, Session, fewer_at_once, is_crowd
 from netdoctor.model import CONTROL, PEERS, Cause, Finding, Status, at, look, ok, seen, unknown
 
 # A start that takes so long, and so many times as long as that of any other node, does not come to an end.
 PATIENCE_MS, TIMES_SLOWEST = 10_000.0, 5.0
+
+# How a login ends whose connection stands, and whose server then falls silent, whatever keeps it.
+SILENT = ((Login.NO_ANSWER, "banner"), (Login.KEX_BROKEN, "kex"))
 
 OUTCOMES = outcomes("ssh", "login.toml")
 DEAD = Cause("ssh-dead-address", "Some addresses that the names of {nodes} have here lead nowhere")
@@ -49,7 +53,12 @@ def ssh_login(
     firsts = [one.first_byte_ms for one in sessions.values() if one.outcome == Login.OK]
     slowest_ms = max(filter(None, firsts), default=None)
     fewer = fewer_at_once(sessions, hosts or ())
+    crowd = is_crowd(sessions)
     for node, session in sessions.items():
+        silent = (session.outcome, session.stage) in SILENT and " within " in session.detail
+        if crowd and silent:
+            # It may have had no turn here: as little its own fault as that of those that got further.
+            session = replace(session, outcome=Login.TIMEOUT)  # noqa: PLW2901
         yield from at(node, one_login(nodes[node], session, slowest_ms, fewer))
 
 

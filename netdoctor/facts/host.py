@@ -126,13 +126,20 @@ def fewer_at_once(sessions: Mapping[str, Session], answered: Collection[str]) ->
     answered: the nodes whose first answer came. None where logins were quick: then nodes are slow, and not
     this machine. Half of what got through in the time of one leaves room.
     """
-    reached = {node: one for node, one in sessions.items() if one.outcome == Login.OK}
-    through = len(reached.keys() & answered)
-    late = len(reached) - through + sum(1 for one in sessions.values() if one.outcome == Login.TIMEOUT)
-    took = [(one.login_ms or 0.0) + (one.first_byte_ms or 0.0) for one in reached.values()]
-    if not through or late < LATE_AT_LEAST or median(took) < CROWDED_MS:
-        return None
-    return max(2, through // 2)
+    reached = {node for node, one in sessions.items() if one.outcome == Login.OK}
+    through = len(reached.intersection(answered))
+    return max(2, through // 2) if through and is_crowd(sessions, len(reached) - through) else None
+
+
+def is_crowd(sessions: Mapping[str, Session], late: int = 0) -> bool:
+    """Whether several logins ran out of time, and those that got in took long, too, or there are none.
+
+    late: further nodes that did, once they were let in.
+    """
+    late += sum(1 for one in sessions.values() if one.outcome == Login.TIMEOUT)
+    reached = [one for one in sessions.values() if one.outcome == Login.OK]
+    took = [(one.login_ms or 0.0) + (one.first_byte_ms or 0.0) for one in reached]
+    return late >= LATE_AT_LEAST and (not took or median(took) >= CROWDED_MS)
 
 
 @fact("host")

@@ -9,7 +9,7 @@ import pytest
 
 from netdoctor.checks._shared.edits import append
 from netdoctor.checks.ssh.login import OUTCOMES, one_login, ssh_login
-from netdoctor.facts.host import Login, Trouble, fewer_at_once
+from netdoctor.facts.host import Login, Session, Trouble, fewer_at_once
 from netdoctor.model import Kind, Status
 
 from ..build import host, node, said, session
@@ -356,6 +356,21 @@ def test_fewer_logins_at_once_are_advised_where_they_are_in_each_others_way(
         assert finding.cause
         first = finding.cause.fixes[0].commands[0].shell
         assert (first == f"netdoctor scan --last -j {number}") is (number is not None)
+
+
+def test_a_handshake_without_an_end_is_no_nodes_fault_where_all_are_slow() -> None:
+    """With 140 logins at once on two cores the last ones hung in the key exchange, of healthy servers."""
+    hangs = {"outcome": "kex_broken", "stage": "kex", "detail": "the key exchange did not end within 15 s"}
+    odd = {"n1": session(1, **hangs), "n2": session(2, **{**hangs, "detail": "the server closed it"})}
+    slow = {f"n{i}": session(i, outcome="timeout", stage="auth") for i in range(10, 20)}
+
+    def keys(**good: Session) -> list[str]:
+        sessions = {**odd, **slow, **good}
+        found = {one.target: one for one in ssh_login({n: node(id=n) for n in sessions}, sessions)}
+        return [found[name].cause.key for name in odd]  # type: ignore[union-attr]
+
+    assert keys() == keys(n30=session(30, first_byte_ms=9_000.0)) == ["ssh-timeout", "ssh-kex-broken"]
+    assert keys(n30=session(30, first_byte_ms=200.0)) == ["ssh-kex-broken"] * 2
 
 
 def test_answers_that_came_too_late_count_as_those_that_did_not_get_in() -> None:
