@@ -1,4 +1,7 @@
-"""Texts for the clipboard: fixes, causes, commands, names, changes."""
+"""Texts for the clipboard: fixes, causes, commands, names, changes.
+
+A command ends in no newline: pasted into a shell, its last line waits for Enter.
+"""
 
 from netdoctor.errors import InputError
 from netdoctor.report import commands, fmt
@@ -36,7 +39,7 @@ def copy_fix(stage: Stage) -> None:
     name = "look" if fixes[number].kind == "look" else "fix"
     where = fmt.plain(fixes[number].where, 80) if fixes[number].kind in ("job", "console") else ""
     what = [f"{name}{ordinal} of {mark(item)}", fmt.number(len(lines), "line"), where]
-    copy(stage, "\n".join(lines) + "\n", ", ".join(filter(None, what)))
+    copy(stage, "\n".join(lines), ", ".join(filter(None, what)))
 
 
 @does("copy-all")
@@ -54,7 +57,7 @@ def copy_verify(stage: Stage) -> None:
     if item is None or item.verify is None:
         stage.say("there is no command that proves it")
         return
-    copy(stage, commands.display(item.verify.shell) + "\n", f"the verify command of {mark(item)}")
+    copy(stage, commands.display(item.verify.shell), f"the verify command of {mark(item)}")
 
 
 @does("copy-names")
