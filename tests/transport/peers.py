@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 Behaviour = Callable[[socket.socket], None]
@@ -80,6 +81,17 @@ def says(*parts: bytes, then_close: bool = True) -> Behaviour:
             sock.sendall(part)
         if not then_close:
             until_closed(sock)
+
+    return behave
+
+
+def drips(data: bytes) -> Behaviour:
+    """Send one byte, and another a while later."""
+
+    def behave(sock: socket.socket) -> None:
+        for byte in data:
+            sock.sendall(bytes([byte]))
+            time.sleep(0.4)
 
     return behave
 

@@ -52,6 +52,10 @@ def dial(options: SshOptions, port: int, host: str = "127.0.0.1", limits: Limits
     ("behaviour", "outcome", "stage", "said"),
     [
         pytest.param(peers.silent, "no_answer", "banner", "nothing was said", id="silent"),
+        pytest.param(
+            peers.drips(peers.IDENT), "timeout", "banner", "speaks too slowly", id="a byte at a time"
+        ),
+        pytest.param(peers.drips(b"220 mail.example ESMTP\r\n"), "not_ssh", "banner", "220 ", id="slow mail"),
         pytest.param(peers.http, "not_ssh", "banner", "HTTP/1.1 400", id="web server"),
         pytest.param(
             peers.says(b"220 mail ESMTP\r\n", then_close=False), "not_ssh", "banner", "220 mail", id="mail"

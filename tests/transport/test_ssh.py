@@ -365,6 +365,37 @@ def test_proxy_command_runs_without_a_shell(server: Server, tmp_path: Path) -> N
         log_in(jump_config(server, server, "ProxyCommand nc %h %p; touch x"), target("n1"))
 
 
+def test_no_proxy_command_outlives_the_scan(server: Server, tmp_path: Path) -> None:
+    """Neither where its login failed nor where it went well, whatever it ignores."""
+    relay, pids = tmp_path / "relay.py", tmp_path / "pids"
+    deaf = "import os, signal, time, subprocess\nsignal.signal(15, signal.SIG_IGN)\nsignal.signal(1, 1)\n"
+    deaf += "child = subprocess.Popen(['sleep', '60']).pid\n"
+    deaf += f"open({str(pids)!r}, 'a').write(f'{{os.getpid()}} {{child}} ')\n"
+    options = jump_config(server, server, f"ProxyCommand {sys.executable} {relay} %h %p")
+    limits = Limits(login_timeout_s=3, node_budget_s=6)
+    for text, outcome in ((deaf + "time.sleep(60)", "jump"), (deaf + RELAY + "time.sleep(60)", "ok")):
+        relay.write_text(text)
+        assert log_in(options, target("n1"), limits=limits).session.outcome == outcome
+        started = pids.read_text().split()
+        pids.unlink()
+        assert len(started) == 2
+        assert [pid for pid in started if is_alive(pid)] == []
+
+
+def is_alive(pid: str) -> bool:
+    """Whether a process runs; a zombie does not."""
+    finish = time.monotonic() + 2
+    while time.monotonic() < finish:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        if state in "ZX":
+            return False
+        time.sleep(0.05)
+    return True
+
+
 SCAN = """
 import sys, time
 from pathlib import Path

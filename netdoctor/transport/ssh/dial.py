@@ -4,6 +4,7 @@ import contextlib
 import errno
 import ipaddress
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -222,5 +223,11 @@ class Proxy:
         return clean(lines[-1], 200) if lines else ""
 
     def kill(self) -> None:
+        """End it and what it has started: what ignores the asking is killed within PROXY_END_S."""
+        finish = time.monotonic() + PROXY_END_S
         with contextlib.suppress(OSError):
-            os.killpg(self._process.pid, 15)
+            os.killpg(self._process.pid, signal.SIGTERM)
+            while time.monotonic() < finish:  # until nobody of its group is left, which is an OSError
+                gevent.sleep(0.02)
+                os.killpg(self._process.pid, 0)
+            os.killpg(self._process.pid, signal.SIGKILL)

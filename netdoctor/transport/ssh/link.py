@@ -109,6 +109,11 @@ class Wire:
         self._allowed = self._left = count
 
     @property
+    def unread(self) -> bytes:
+        """What has come and was not taken: until the version line ends, its beginning."""
+        return self._data[self._at :]
+
+    @property
     def _closed(self) -> bool:
         # paramiko asks sockets for it under this name.
         return self._shut

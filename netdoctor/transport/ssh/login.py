@@ -251,6 +251,12 @@ class Logins:
                 return LoginFailed(
                     Login.NOT_SSH, f"no SSH version line within {seconds}: {_first_line(wire)}"
                 )
+            if wire is not None and (begun := wire.unread):
+                if not b"SSH-".startswith(begun[:4]):
+                    detail = f"no SSH version line within {seconds}: {clean(begun, 120)}"
+                    return LoginFailed(Login.NOT_SSH, detail)
+                detail = f"it speaks too slowly: {len(begun)} bytes of its SSH version line within {seconds}"
+                return LoginFailed(Login.TIMEOUT, detail)
             return LoginFailed(
                 Login.NO_ANSWER,
                 f"the port is open, and nothing was said within {seconds} (server frozen or overloaded)",
@@ -472,8 +478,7 @@ class Logins:
 
     def end(self) -> None:
         """Kill what would not end with this process."""
-        for proxy in list(self._proxies):
-            proxy.kill()
+        gevent.joinall([gevent.spawn(proxy.kill) for proxy in self._proxies])
 
 
 def _first_line(wire: Wire) -> str:
