@@ -3,6 +3,7 @@ written or put a link in the place of; and a file for a traceback."""
 
 import errno
 import os
+import shlex
 import stat
 from dataclasses import dataclass
 from io import BufferedReader
@@ -61,6 +62,19 @@ def open_shared(path: str | os.PathLike[str], *, found: bool) -> Opened:
         raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
     file = os.fdopen(descriptor, "rb")
     return Opened(file, foreign_owner(info.st_uid), stat.S_IMODE(info.st_mode), info.st_uid, info.st_size)
+
+
+def require_own(path: str | os.PathLike[str]) -> None:
+    """Raise OSError where somebody else has made a file or folder, may write to it, or a link on its way."""
+    descriptor = open_own(path, _READ)
+    info = os.fstat(descriptor)
+    os.close(descriptor)
+    mode, owner = stat.S_IMODE(info.st_mode), foreign_owner(info.st_uid)
+    if owner:
+        raise PermissionError(errno.EPERM, f"it belongs to {owner}; take a copy of yours", os.fspath(path))
+    if mode & 0o022:
+        fix = f"chmod go-w {shlex.quote(os.fspath(path))}"
+        raise PermissionError(errno.EPERM, f"others may write to it (mode {mode:o}): {fix}", os.fspath(path))
 
 
 def open_own(path: str | os.PathLike[str], flags: int) -> int:

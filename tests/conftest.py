@@ -34,6 +34,8 @@ KIND_OF = {
 
 # pytest loads readline, which gives a COLUMNS to all that is started from then on, its workers among them.
 os.environ.pop("COLUMNS", None)
+# What a test writes belongs to it alone, also where a user's group has its name and may write.
+os.umask(0o022)
 
 _numbers = itertools.count()
 Maker = Callable[..., Lab]

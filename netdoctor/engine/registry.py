@@ -20,11 +20,14 @@ from netdoctor.check import LOGINS, REGISTERED, Check, Profile
 from netdoctor.errors import InputError
 from netdoctor.facts.base import FACT_TYPES, FactInfo
 from netdoctor.facts.host import FILED, MEET
+from netdoctor.files import require_own
 from netdoctor.measure.declare import EXPERIMENTS
 from netdoctor.measure.declare import ordered as ordered_experiments
 from netdoctor.text import clean
 
 ENTRY_POINTS = "netdoctor.checks"
+# What modules of --checks-dir are called.
+OF_FOLDERS = "netdoctor_checks_dir_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +71,7 @@ def load(*, plugins: bool = True, folders: Sequence[Path] = ()) -> Registry:
             version = entry.dist.version if entry.dist else ""
             registry.plugins.append(_adopt(registry, entry.name, version, entry.load))
     for folder in folders:
-        if not folder.is_dir():
-            raise InputError(f"--checks-dir {folder}: no such folder")
-        for path in sorted(folder.glob("*.py")):
+        for path in _files_of(folder):
             if not path.name.startswith("_"):
                 registry.plugins.append(_adopt(registry, str(path), "", partial(_load_file, path)))
     _drop_circles(registry)
@@ -78,10 +79,23 @@ def load(*, plugins: bool = True, folders: Sequence[Path] = ()) -> Registry:
     return registry
 
 
+def _files_of(folder: Path) -> list[Path]:
+    """The Python files of a folder. Raises InputError where somebody else may have written one."""
+    if not folder.is_dir():
+        raise InputError(f"--checks-dir {folder}: no such folder")
+    files = sorted(folder.glob("*.py"))
+    for path in (folder, *folder.glob("__pycache__"), *files):
+        try:
+            require_own(path)
+        except OSError as error:
+            raise InputError(f"--checks-dir {path}: {error.strerror}") from None
+    return files
+
+
 def _load_file(path: Path) -> object:
     # The folder is in the name: files of two folders may be called the same, and do not replace each other.
     folder = hashlib.sha256(str(path.resolve().parent).encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    name = f"netdoctor_checks_dir_{folder}_{path.stem}"
+    name = f"{OF_FOLDERS}{folder}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is no Python file")
@@ -271,6 +285,8 @@ def collectors(groups: Collection[str]) -> dict[str, str]:
     texts: dict[str, str] = {}
     for cls, info in FACT_TYPES.items():
         if info.group in groups and info.collector is not None:
-            folder = Path(str(sys.modules[cls.__module__].__file__)).parent
-            texts[info.group] = (folder / info.collector).read_text("utf-8")
+            path = Path(str(sys.modules[cls.__module__].__file__)).parent / info.collector
+            if cls.__module__.startswith(OF_FOLDERS):
+                require_own(path)
+            texts[info.group] = path.read_text("utf-8")
     return texts

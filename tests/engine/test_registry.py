@@ -14,6 +14,7 @@ from netdoctor.facts.base import FACT_TYPES
 from netdoctor.facts.software import Job
 from netdoctor.measure.declare import EXPERIMENTS
 from tests.core.fake import login, saying, targets
+from tests.strangers import strangers
 
 GOOD = '''
 from collections.abc import Iterator
@@ -179,6 +180,40 @@ def test_a_file_brings_an_experiment(tmp_path: Path) -> None:
         assert [step.experiment.name for step in Scan(targets(2), wanted, Job(), Options()).plan] == [
             "acme-try"
         ]
+
+
+@pytest.mark.parametrize("what", [".", "a.py", "_b.py", "__pycache__"])
+def test_what_a_stranger_could_have_written_is_not_run(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    canary = tmp_path / "canary"
+    place = folder(tmp_path, a=f"open({str(canary)!r}, 'w').close()\n" + good("acme_a"), _b="")
+    (place / "__pycache__").mkdir()
+    path = place / what
+    mode = path.stat().st_mode & 0o777
+    for more in (0o020, 0o002):
+        path.chmod(mode | more)
+        with pytest.raises(InputError, match=rf"--checks-dir .*others may write.*chmod go-w {path}"):
+            loaded(place)
+    path.chmod(mode)
+    with strangers(monkeypatch, path), pytest.raises(InputError, match="belongs to uid 4321; take a copy"):
+        loaded(place)
+    assert not canary.exists()
+    loaded(place)
+    assert canary.exists()
+
+
+def test_a_link_in_a_folder_of_checks_is_followed_to_what_is_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "place").mkdir()
+    elsewhere = folder(tmp_path, a=good("acme_a")) / "a.py"
+    link = tmp_path / "place" / "a.py"
+    link.symlink_to(elsewhere)
+    assert "acme.a" in loaded(tmp_path / "place")[0].checks
+    for theirs, why in ((link, "a link that belongs to uid 4321"), (elsewhere, "it belongs to uid 4321")):
+        with strangers(monkeypatch, theirs), pytest.raises(InputError, match=why):
+            loaded(tmp_path / "place")
 
 
 def test_a_file_that_prints_keeps_off_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,6 +38,7 @@ from netdoctor.tui import runner as runs
 from netdoctor.tui.events import Began, Ended, Failed
 from netdoctor.tui.state import fold, opened
 from tests.counting import steps
+from tests.strangers import strangers
 from tests.transport.conftest import free_port
 
 SECRET = "tulip-4-Zephyr-97"
@@ -533,12 +534,36 @@ def test_a_secret_that_is_soon_guessed_is_refused() -> None:
             assert meeting.secret({meeting.SECRET: "".join(dice.choices(letters, k=size))}, None)
 
 
+def test_a_secret_that_others_know_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, link = tmp_path / "secret", tmp_path / "link"
+    file.write_text(f"{SECRET}\n")
+    link.symlink_to(file)
+    file.chmod(0o600)
+    assert meeting.secret({}, file) == meeting.secret({}, link) == KEY
+    for mode in (0o644, 0o640, 0o622):
+        file.chmod(mode)
+        assert cli.run(["facts", "--meet", f"{HERE}:1", "--secret-file", str(file)]) == 2
+        err = capsys.readouterr().err
+        assert (
+            f"--secret-file {file}: others may read it or write to it (mode {mode:o}): chmod 600 {file}"
+            in err
+        )
+        assert SECRET not in err
+    file.chmod(0o600)
+    for theirs in (file, link):
+        with strangers(monkeypatch, theirs), pytest.raises(InputError, match="belongs to uid 4321"):
+            meeting.secret({}, link)
+
+
 def test_mistakes_are_told_before_anybody_is_waited_for(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(meeting.SECRET, raising=False)
     (tmp_path / "short").write_text("abc\n")
+    (tmp_path / "short").chmod(0o600)
     for line, said in {
         "facts --meet 29900": "asks for the secret",
         "facts --meet head:29900": "asks for the secret",

@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import ipaddress
 import re
+import shlex
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from netdoctor import __version__
 from netdoctor.errors import InputError
-from netdoctor.files import read_regular
+from netdoctor.files import open_shared
 from netdoctor.inventory.names import is_valid_host, is_valid_port, node_id
 from netdoctor.text import clean
 
@@ -58,9 +59,18 @@ def secret(environ: Mapping[str, str], file: Path | None) -> str | None:
     if file is not None:
         where = f"--secret-file {file}"
         try:
-            text = read_regular(file, SECRET_MAX).decode("utf-8", "replace")
+            opened = open_shared(file, found=False)
+            with opened.file as content:
+                text = content.read(SECRET_MAX + 1).decode("utf-8", "replace")
         except OSError as error:
             raise InputError(f"{where}: {error.strerror or error}") from None
+        if opened.owner:
+            raise InputError(
+                f"{where}: it belongs to {opened.owner}, who knows the secret; take one of yours"
+            )
+        if opened.mode & 0o077:
+            fix = f"chmod 600 {shlex.quote(str(file))}"
+            raise InputError(f"{where}: others may read it or write to it (mode {opened.mode:o}): {fix}")
     text = text.strip()
     if not text and file is None:
         return None
