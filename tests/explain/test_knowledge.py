@@ -16,7 +16,11 @@ TAXONOMY = frozenset(
     [
         "ended_by_scheduler",
         "node_failed",
+        "container_runtime",
+        "disk_full",
         "program_failed",
+        "software_missing",
+        "storage_failing",
         "nccl_setting_refused",
         "wrong_socket_ifname",
         "socket_ifname_not_found",
