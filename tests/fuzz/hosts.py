@@ -1,6 +1,6 @@
 """The command that puts /etc/hosts right, pasted into generated files: it heals, and nothing else changes.
 
-What /etc/hosts may hold: the own name on any line, localhost, aliases, comments, blanks, CRLF, IPv6.
+The files are those of tests/worlds/hosts.py; here nothing but a shell is needed, and so there are many.
 """
 
 import random
@@ -11,43 +11,9 @@ from pathlib import Path
 from netdoctor.checks._shared.hosts_file import BEFORE, HOSTS, own_name
 from tests.checks.build import host
 from tests.fuzz import drawn
+from tests.worlds import hosts
 
-OWN, FULL, ADDRESS = "node1", "node1.cluster.lan", "10.0.0.1"
-NAMES = (OWN, OWN.upper(), FULL, "localhost", "localhost.localdomain", "ip6-localhost", "node11", "xnode1",
-         "node1-ib", "node1.other.lan", "storage", "web.node1", "NODE12")  # fmt: skip
-ADDRESSES = (
-    "127.0.0.1",
-    "127.0.1.1",
-    "::1",
-    ADDRESS,
-    "10.0.0.77",
-    "fe80::1%eth0",
-    "2001:db8::5",
-    "192.0.2.9",
-)
-COMMENTS = ("# node1 lives here", "#10.0.0.1 node1", "# own line", "#", "  # node1")
-
-
-def hosts_file(rng: random.Random) -> str:
-    """A hosts file: any names on any line, comments, blanks, tabs, CRLF, and perhaps no last newline."""
-    lines = []
-    for _ in range(rng.randint(0, 9)):
-        kind = rng.random()
-        if kind < 0.15:
-            lines.append(rng.choice(COMMENTS))
-        elif kind < 0.25:
-            lines.append(rng.choice(("", "   ", "10.0.0.5", "10.0.0.5 # nobody", "no address")))
-        else:
-            blank = rng.choice((" ", "\t", "   ", " \t"))
-            names = rng.choices(NAMES, k=rng.randint(1, 4))
-            tail = rng.choice(("", "", " ", " # node1", "#node1 too"))
-            lines.append(rng.choice(("", " ")) + blank.join([rng.choice(ADDRESSES), *names]) + tail)
-    if rng.random() < 0.7:
-        lines.insert(
-            rng.randint(0, len(lines)), "127.0.0.1 localhost" + rng.choice(("", f" {OWN}", f"\t{FULL} {OWN}"))
-        )
-    end = rng.choice(("\n", "\n", "\r\n"))
-    return end.join(lines) + rng.choice((end, end, ""))
+OWN, FULL, ADDRESS = hosts.OWN, "n2.example.com", "10.0.0.2"
 
 
 def resolved(text: str) -> dict[str, list[str]]:
@@ -66,14 +32,14 @@ def paste(shell: str, folder: Path) -> str:
     path = folder / "hosts"
     done = subprocess.run(["sh", "-c", shell.replace(HOSTS, str(path))], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-    return path.read_bytes().decode()
+    return path.read_bytes().decode("latin-1")
 
 
 def hold(rng: random.Random, folder: Path) -> None:
     """One world: pasted, pasted again, taken back."""
-    before = hosts_file(rng)
-    (folder / "hosts").write_bytes(before.encode())
-    full = rng.choice((None, FULL, "localhost", "storage"))
+    before = hosts.text(rng)
+    (folder / "hosts").write_bytes(before.encode("latin-1"))
+    full = rng.choice((None, FULL, "localhost", "db"))
     fix = own_name(OWN, host(fqdn=full), ADDRESS)
     (command,), (undo,) = fix.commands, fix.undo
     after = paste(command.shell, folder)
