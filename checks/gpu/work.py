@@ -271,7 +271,8 @@ def _figures(node: str, names: list[str], rates: list[GpuRate], torch: str, judg
         values = [value for rate in rates if (value := figure.value(rate)) is not None]
         if values:
             measures[f"gpu.work.{figure.name}"] = Measure(value=median(values), unit=figure.unit)
-            parts.append(f"{figure.name} {_number(min(values))} to {_number(max(values))} {figure.unit}")
+            ends = dict.fromkeys(map(_number, (min(values), max(values))))
+            parts.append(f"{figure.name} {' to '.join(ends)} {figure.unit}")
     known = board(names[0])
     sheet = f" (data sheet {known.tflop_s:g} TFLOP/s, {known.gbyte_s:g} GB/s)" if known else ""
     text = f"{len(rates)} x {names[0]}, {rates[0].kind}, torch {torch}: {', '.join(parts)}{sheet}"
