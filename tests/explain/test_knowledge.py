@@ -18,6 +18,7 @@ TAXONOMY = frozenset(
         "node_failed",
         "container_runtime",
         "disk_full",
+        "model_hub",
         "program_failed",
         "software_missing",
         "storage_failing",
