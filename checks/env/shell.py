@@ -35,7 +35,7 @@ WHO = "--launcher says what starts the job: pdsh, DeepSpeed and mpirun by SSH, s
 
 
 @check(
-    profile="full",
+    profile="asked",
     required=False,
     source="https://www.gnu.org/software/bash/manual/html_node/Bash-Startup-Files.html",
 )
@@ -45,8 +45,8 @@ def env_shell(found: JobShells, job: Job, session: Session | None) -> Iterator[F
     Looks at:
         ``sh -c``, ``bash -c`` and ``bash -l -c``, 10 s each: that they run a command; the python3 and
         torchrun that PATH has first there (unless ``--python`` names one), search paths of libraries and
-        modules, NCCL_*, CUDA_* and the like. What the job sets (``--env-file``) it has. Start-up files of a
-        login run for it, as they do at every login.
+        modules, NCCL_*, CUDA_* and the like. What the job sets (``--env-file``) it has. Runs where ``--also
+        env.shell`` asks for it, as start-up files do whatever their owner wrote there.
 
     Matters because:
         pdsh, DeepSpeed and mpirun start ranks without a login; a script of sbatch may be one

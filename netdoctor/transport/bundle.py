@@ -52,7 +52,7 @@ BOOTSTRAP = (
 
 
 # Without the user's environment, and without `site`: that runs what lies in site-packages, which may take
-# longer than all else of a start. Facts that are about that have it do so (agent/system/site_path.py).
+# longer than all else of a start, and end it. What is about that asks a child (agent/system/site_path.py).
 FLAGS = ("-E", "-S", "-s")
 
 

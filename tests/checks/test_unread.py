@@ -215,7 +215,7 @@ NOT_HERE = {
     "mesh": "asked for by name; an exit status that is not there is a login that failed",
     "launch": "asked for by name, with --launcher or --image",
     "reach": "asked for by name; a status that is not there is no answer",
-    "job_shells": "asked in full scans; an error is unknown or a failure",
+    "job_shells": "asked for by name; an error is unknown or a failure",
     "shell_env": "asked for by name; an error is unknown",
     "sharing": "asked for by name; who says nothing of a folder is in failed_nodes",
     "nccl_answer": "without it the prediction counts",

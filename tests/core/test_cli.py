@@ -114,7 +114,7 @@ def test_a_plan_bounds_each_experiment_and_the_scan(
     each = [
         float(seconds) for seconds in re.findall(r"^  \S+ +[a-z-]+ +at most +(\d+) s  ", done.stdout, re.M)
     ]
-    assert len(each) == (0 if "--only" in argv else 15)
+    assert len(each) == (0 if "--only" in argv else 14)
     last = re.search(r"^leaves the nodes after (\d+) s at the latest", done.stdout, re.M)
     assert last
     assert float(last[1]) == pytest.approx(bound(each), abs=len(each))

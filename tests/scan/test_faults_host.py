@@ -201,8 +201,8 @@ def test_what_stands_below_the_guard_of_bashrc_is_not_there_for_pdsh(lab4: Lab, 
 
 
 def test_login_shells_that_never_end_or_take_another_python(lab4: Lab, folder: Path) -> None:
-    full = ("-p", "full", "--only", "env.shell")
-    healthy = scan(lab4, folder, *full)
+    named = ("--only", "env.shell")
+    healthy = scan(lab4, folder, *named)
     assert (healthy.code, healthy.keys) == (0, []), healthy.summary()
     assert [healthy.cell("env.shell", node) for node in lab4.nodes] == ["."] * 4
     waits = "echo 'exec sleep 1000' > /etc/profile.d/zz-wait.sh"
@@ -212,7 +212,7 @@ def test_login_shells_that_never_end_or_take_another_python(lab4: Lab, folder: P
         changed(lab4, "node1", waits, "rm /etc/profile.d/zz-wait.sh"),
         changed(lab4, "node2", other, "rm -r /opt/x /etc/profile.d/zz-other.sh"),
     ):
-        scanned = scan(lab4, folder, *full)
+        scanned = scan(lab4, folder, *named)
         assert found(scanned) == {
             "env-shell-no-end": ("node1",),
             "env-shell-differs": ("node2",),

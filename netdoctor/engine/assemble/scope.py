@@ -49,7 +49,6 @@ TESTED = {
     "rates": ("bw.tcp", "bw.pair", "bw.rdma"),
     "speed of GPUs": ("gpu.work",),
     "imports": ("sw.import",),
-    "shells": ("env.shell",),
 }
 # Of these, what takes two nodes.
 BETWEEN_NODES = ("ports", "clocks", "path MTU", "routes", "packet loss", "rates")
