@@ -498,7 +498,7 @@ class ScanRequest:
     )
     tasks: int | None = tasks_option("how many of them, one a node", rule=NODES, metavar="N")
     secret_file: Path | None = tasks_option(
-        "file with the secret that both sides have (default: NETDOCTOR_MEET_SECRET)",
+        "file with the secret that both sides have, of mode 0600 (default: NETDOCTOR_MEET_SECRET)",
         rule=FILE,
         metavar="FILE",
     )
