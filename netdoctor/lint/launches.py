@@ -37,6 +37,7 @@ class Option:
     name: str  # without dashes, ``_`` as ``-``
     word: Word
     value: Word | None = None  # None of a flag
+    behind_any: bool = False  # a word that only the shell knows stands before it: that may be the script
 
     @property
     def position(self) -> Position:
@@ -203,7 +204,7 @@ def take(words: tuple[Word, ...], spec: Options) -> Arguments:
     """Options up to the first word that is none."""
     options: list[Option] = []
     pairs: list[tuple[Word, Word]] = []
-    unsure = False
+    unsure = behind_any = False
     index = 0
     while index < len(words):
         word = words[index]
@@ -212,7 +213,7 @@ def take(words: tuple[Word, ...], spec: Options) -> Arguments:
         if word.text == "--":
             break
         if word.many and not head:
-            unsure = True
+            unsure = behind_any = True
             continue
         if not head.startswith("-") or head == "-":
             index -= 1
@@ -236,7 +237,7 @@ def take(words: tuple[Word, ...], spec: Options) -> Arguments:
             if not following.value.head.startswith("-") and index + 1 < len(words):
                 later = words[index + 1].value.head
                 index += later.startswith("-") or following.value.number is not None
-        options.append(Option(bare, word, value))
+        options.append(Option(bare, word, value, behind_any))
     return Arguments(tuple(options), words[index:], unsure, tuple(pairs))
 
 

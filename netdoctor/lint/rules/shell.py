@@ -105,7 +105,7 @@ def shell_single_quotes(shell: Shell) -> Iterator[Found]:
             a.literal
             and text
             and RELEVANT.fullmatch(a.name)
-            and re.fullmatch(r"\$(\w+|\{\w+\}|\(.*\))(:\d+)?", text)
+            and re.fullmatch(r"\$(\w+|\{(?!__hole)\w+\}|\(.*\))(:\d+)?", text)
         ):
             yield Found(
                 a.position,
@@ -115,7 +115,7 @@ def shell_single_quotes(shell: Shell) -> Iterator[Found]:
     for launch in shell.launches_of(*TORCH, "accelerate", "ray"):
         for option in launch.options if not launch.level else ():
             word = option.value
-            if word is not None and word.literal and re.search(r"\$\w|\$\{|\$\(", word.text or ""):
+            if word is not None and word.literal and re.search(r"\$\w|\$\{(?!__hole)|\$\(", word.text or ""):
                 yield Found(
                     word.position,
                     f"single quotes: --{option.name} gets the text {word.text} itself, which nothing "

@@ -72,7 +72,8 @@ def slurm_rank_in_batch(shell: Shell) -> Iterator[Found]:
         starter = launch.starter("srun")
         if starter is None:
             continue
-        for name in RANKS:
+        # torchrun sets these for its workers, and reads none of them.
+        for name in () if launch.program in TORCH else RANKS:
             variable = launch.exported(name)
             if variable is None or variable.assigned in reported:
                 continue

@@ -53,6 +53,12 @@ def backend(launch: Launch) -> str | None:
     return word.text.lower() if word.text is not None else None
 
 
+def _all_here(shell: Shell, nodes: int | None) -> bool:
+    """Whether one script starts the agent of every node: they are processes of one machine."""
+    ranks = {one.number("node-rank") for one in shell.launches_of(*TORCH)} - {None}
+    return nodes is not None and ranks == set(range(nodes))
+
+
 @rule(Severity.ERROR, Shell, Kind.SHELL, RUN)
 def torch_endpoint(shell: Shell) -> Iterator[Found]:
     """On several nodes the rendezvous is at one node's address.
@@ -74,6 +80,8 @@ def torch_endpoint(shell: Shell) -> Iterator[Found]:
             continue
         how, endpoint, main = backend(launch), launch.get("rdzv-endpoint"), launch.get("master-addr")
         nodes = nodes_of(launch)
+        if "".join(launch.texts("nnodes")).startswith("1:") or _all_here(shell, nodes):
+            continue  # it starts with one node, or all of them are this machine
         if how == "static" and endpoint is None and launch.number("node-rank") == 0:
             continue  # its own store listens on all addresses; what the others dial stands in their scripts
         address = endpoint if endpoint is not None else main if how == "static" else None
@@ -248,6 +256,7 @@ def torch_option(shell: Shell) -> Iterator[Found]:
             raw = option.word.raw or option.word.value.head
             if (
                 option.name in every
+                or option.behind_any
                 or not raw.startswith("--")
                 or any(name.startswith(option.name) for name in every)
             ):
