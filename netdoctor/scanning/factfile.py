@@ -146,7 +146,9 @@ def decode(line: bytes, position: str) -> Written | None:
         found = _decode(text)
         written = _seconds(found.collected_at)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        cut = "; the line seems cut off" if not text.endswith(b"}") else ""
+        # One that is cut behind an inner object ends in a brace, too.
+        is_cut = not text.endswith(b"}") or "truncated" in str(error)
+        cut = "; the line seems cut off" if is_cut else ""
         return _broken(position, node, f"{clean(str(error), 120)}{cut}")
     except ValueError as error:
         return _broken(position, node, f"it does not say when it was written: {clean(str(error), 80)}")

@@ -49,10 +49,10 @@ def printed(scanned: Scanned, cause: dict[str, Any], fix: FixRecord) -> str:
     """The lines that the text report has below the fix, whole and in one piece."""
     block = scanned.text.partition(f"\n[{cause['id']}] ")[2].partition("\n\n")[0].splitlines()
     lines = [line.removeprefix("      ") for line in block if line.startswith("      ") and line[6:7] != " "]
-    wanted = commands.fix_commands(fix)
+    wanted = commands.to_type(fix)
     at = lines.index(wanted[0])
     assert lines[at : at + len(wanted)] == wanted, block
-    return "\n".join(wanted)
+    return "\n".join(commands.fix_commands(fix))  # of a console with its guard, as it is copied
 
 
 def exported(report: Report, cause: dict[str, Any], fix: FixRecord) -> str:

@@ -172,6 +172,9 @@ def test_what_is_left_out_is_told() -> None:
     )
     assert pool.notes[2].startswith("left out: f4:1 of gpu00002: ")
     assert pool.notes[2].endswith("; the line seems cut off")
+    whole = line(2)
+    behind_brace = put(line(0), whole, whole[: whole.index(b"}") + 1])
+    assert behind_brace.notes[-1].endswith("; the line seems cut off")
     many = put(*(line(n, age=4000) for n in range(100)), *(line(n, 5) for n in range(100)))
     assert len(many.notes) == 11
     met = [line(n, job={"MASTER_ADDR": f"gpu0000{n // 2}", "MASTER_PORT": "29400"}) for n in range(3)]
