@@ -394,7 +394,7 @@ def _become(argv: "list[str]", environment: "dict[str, str]", out: int) -> None:
         for fd, number in ((os.open(os.devnull, os.O_RDONLY), 0), (out, 1), (out, 2)):
             os.dup2(fd, number)
         os.execve(argv[0], argv, environment)
-    except BaseException as e:
+    except BaseException as e:  # whatever it is: a second agent must not go on from here
         os.write(2, str(e).encode("utf-8", "replace"))
     finally:
         os._exit(127)

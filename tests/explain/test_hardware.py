@@ -56,3 +56,12 @@ def test_both_halves_of_an_ambiguous_timeout_are_told(known: Knowledge) -> None:
     assert {"ib_link_or_fabric", "roce_gid_index"} == {one.known.label for one in said[:2]}
     assert {one.confidence for one in said} == {Confidence.POSSIBLE}
     assert {"rdma.port", "rdma.gid"} <= {check for one in said for check in one.known.checks}
+
+
+def test_a_machine_check_that_was_only_logged_is_no_node_that_went_down(known: Knowledge) -> None:
+    """The kernel logs errors, too, that the hardware has corrected; an exception was not corrected."""
+    logged = "mce: [Hardware Error]: Machine check events logged"
+    fatal = "mce: [Hardware Error]: CPU 2: Machine Check Exception: 5 Bank 4: be00000000800400"
+    for line, confidence in ((logged, Confidence.POSSIBLE), (fatal, Confidence.LIKELY)):
+        (reason,) = explain_text({"log": line}, known).reasons
+        assert (reason.known.label, reason.confidence) == ("node_failed", confidence)
