@@ -120,6 +120,7 @@ class _State(object):
 _state = _State()
 _children = set()  # type: set[int]
 _children_lock = Lock()
+STARTING_S = 1.0  # for this long an end waits for a child that is being started; below the timer of settle()
 _closers = []  # type: list[Callable[[], None]]
 
 
@@ -302,6 +303,9 @@ def shut_down(code: int) -> None:
                 closer()
             except Exception:
                 pass
+        # One that is just being started is on the list then. Bounded: a signal may have come while this very
+        # thread held it.
+        _children_lock.acquire(True, STARTING_S)
         for pid in list(_children):
             _kill_group(pid)
     finally:

@@ -34,6 +34,26 @@ def collect(args):
     return {}
 """
 
+# The same on a machine so busy that the child runs before whoever started it goes on.
+STARTING = STUBBORN.replace(
+    "def collect(args):",
+    """
+import os
+import subprocess
+import time
+class Late(subprocess.Popen):
+    def __init__(self, argv, **more):
+        super().__init__(argv, **more)
+        while not os.path.exists(pid_file):
+            time.sleep(0.01)
+        time.sleep(0.5)
+def collect(args):
+    global pid_file
+    pid_file = args["pid_file"]
+    subprocess.Popen = Late
+""".strip(),
+)
+
 
 def gone(pid: int, within_s: float = 5.0) -> bool:
     """Say whether a process ends in time; a zombie has ended."""
@@ -88,6 +108,17 @@ def test_every_end_leaves_nothing(end: str, version: str, tmp_path: Path) -> Non
         assert gone(child)
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", row["port"]), 1)
+
+
+@pytest.mark.parametrize("version", ["3.6", "3.13"])
+def test_a_child_that_is_just_being_started_ends_with_the_agent(version: str, tmp_path: Path) -> None:
+    with harness.agent(python_or_skip(version), collectors={"starting": STARTING}) as agent:
+        pid_file = tmp_path / "pid"
+        agent.start("facts", {"groups": {"starting": {"pid_file": str(pid_file)}}})
+        child = wait_for(pid_file)
+        agent.process.send_signal(signal.SIGHUP)
+        assert agent.process.wait(5) == 128 + signal.SIGHUP
+        assert gone(child)
 
 
 def test_deadline_holds_when_nobody_reads_the_reply() -> None:
