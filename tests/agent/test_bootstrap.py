@@ -4,13 +4,16 @@ import ast
 import dis
 import importlib.util
 import marshal
+import os
 import pkgutil
 import shutil
 import subprocess
 import sys
+import uuid
 import zlib
 from collections.abc import Iterator
 from importlib import resources
+from pathlib import Path
 from types import CodeType
 from typing import Any
 
@@ -154,6 +157,17 @@ def test_first_of_all_go_the_facts_that_every_scan_asks_for() -> None:
     assert {name for name in bundle.first() if name.startswith("facts.")} >= {f"facts.{g}" for g in asked}
 
 
+@pytest.fixture
+def stale_shm() -> Iterator[None]:
+    """What a job that was killed leaves: its node is one that people scan."""
+    file = Path(f"/dev/shm/nccl-{uuid.uuid4().hex[:6]}")
+    file.write_bytes(b"x")
+    os.utime(file, (0, 0))
+    yield
+    file.unlink()
+
+
+@pytest.mark.usefixtures("stale_shm")
 def test_passive_facts_import_next_to_nothing(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Modules that are Python, and not part of the interpreter's own start: a node compiles or reads each."""
     look = "import sys\ndef collect(args): return {'modules': sorted(sys.modules)}"

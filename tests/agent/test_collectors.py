@@ -1750,6 +1750,7 @@ MOUNTINFO = """\
 36 22 7:1 / /snap/x rw - squashfs /dev/loop1 ro
 garbage
 37 22 0:30 / /short
+38 22 0:31 /\\ /cut\\04 rw - ntfs3 \\srv\\134x rw
 """
 
 
@@ -1763,6 +1764,7 @@ def test_mounts_of_a_tree(tmp_path: Path) -> None:
     assert below is not None
     assert (below.point, below.root, below.source) == ("/data", "/exp/a", "10.0.0.5:/vol")
     assert mounts.mount_of("/database", found) is by["/"]
+    assert (by["/cut\\04"].root, by["/cut\\04"].source) == ("/\\", "\\srv\\x")  # what is no escape stays
     roles = {
         one["path"]: one["role"] for one in facts_places.select_paths({"paths": ["/data", "rel"]}, found, "/")
     }

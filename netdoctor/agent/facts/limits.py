@@ -49,8 +49,6 @@ def file_system(path: str, mounts: "list[Mount]", root: str = "/") -> "dict[str,
 
 def _in_use(candidates: "set[str]", root: str, end: float) -> "tuple[set[str], bool]":
     """Return names of /dev/shm that processes have mapped or open, and whether all were readable."""
-    import re
-
     found = set()  # type: set[str]
     complete = True
     for pid in procs.pids(root):
@@ -59,8 +57,7 @@ def _in_use(candidates: "set[str]", root: str, end: float) -> "tuple[set[str], b
         base = files.under(root, "/proc/%d" % pid)
         try:
             maps = files.read_text(base + "/maps", 4 << 20)
-            for name in re.findall(r"/dev/shm/(\S+)", maps):
-                found.add(name)
+            found.update(part.split(None, 1)[0] for part in maps.split("/dev/shm/")[1:] if part.split())
             for fd in os.listdir(base + "/fd"):
                 target = os.readlink(base + "/fd/" + fd)
                 if target.startswith("/dev/shm/"):

@@ -65,8 +65,8 @@ def mount_of(path: str, mounts: "list[Mount]") -> "Optional[Mount]":
 
 def _unescaped(path: str) -> str:
     """Return a path of mountinfo without its escapes: ``/my\\040disk``."""
-    if "\\" not in path:
-        return path
-    import re
-
-    return re.sub(r"\\([0-7]{3})", lambda m: chr(int(m.group(1), 8)), path)
+    first, *rest = path.split("\\")
+    for part in rest:
+        octal = len(part) >= 3 and not part[:3].strip("01234567")
+        first += chr(int(part[:3], 8)) + part[3:] if octal else "\\" + part
+    return first
