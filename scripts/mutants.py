@@ -4,43 +4,44 @@
     python scripts/mutants.py COUNT [SEED]
 
 A comparison is flipped, `and` and `or` exchanged, or a `not` dropped, one at a time, at places drawn by seed,
-in a copy of the checkout. Then the quick tests that cover the file run until the first failure. Exit 1: some
+in a copy of the checkout. Then the quick tests that run the line, by a coverage report made first, run until
+the first failure; of what runs when a module is imported, the quick tests of its folder. Exit 1: some
 survived.
 """
 
 import ast
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
+
+from coverage import CoverageData
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("rules", "localise", "engine", "report", "lint", "explain")
 WHERE = ("checks", *(f"netdoctor/{room}" for room in ROOMS))
-# Tests of a room beside those that are called like it.
-BESIDE = {
-    "checks": ["tests/checks", "tests/fuzz/test_metamorphic.py"],
-    "engine": ["tests/engine", "tests/scanning", "tests/report", "tests/checks/test_together.py"],
-    "report": ["tests/report", "tests/scanning", "tests/core", "tests/engine"],
-    "localise": ["tests/localiser", "tests/checks/bw", "tests/checks/net"],
-    "rules": ["tests/rules", "tests/checks", "tests/launch", "tests/lint", "tests/core"],
-}
 FLIPPED = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==", ast.Is: "is not",
     ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in",
 }  # fmt: skip
 LIMIT_S = 300.0
+WORKERS = 2
+QUICK = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--hypothesis-profile=quick"]
 
 
 @dataclass(frozen=True)
 class Mutant:
     path: Path
     line: int
+    statement: range  # its lines, of an `if` or a loop those of its head
     start: int  # of the text to replace, in characters from the file's begin
     end: int
     text: str
@@ -60,52 +61,102 @@ def mutants(path: Path) -> Iterator[Mutant]:
         before = source[offsets[line - 1] : offsets[line]].encode()[:column]
         return offsets[line - 1] + len(before.decode())
 
-    def between(left: ast.expr, right: ast.expr, new: str) -> Mutant:
+    def between(left: ast.expr, right: ast.expr, new: str, lines: range) -> Mutant:
         """The operator between two operands, with what closes and opens around it."""
         start = at(left.end_lineno or 0, left.end_col_offset or 0)
         end = at(right.lineno, right.col_offset)
         old = source[start:end]
         word = next(w for w in WORDS if w in old)
-        return Mutant(path, left.end_lineno or 0, start, end, old.replace(word, f" {new} ", 1))
+        return Mutant(path, left.end_lineno or 0, lines, start, end, old.replace(word, f" {new} ", 1))
 
-    for node in ast.walk(ast.parse(source)):
+    for node, lines in _with_lines(ast.parse(source), range(0)):
         if isinstance(node, ast.Compare):
             for left, op, right in zip(
                 [node.left, *node.comparators], node.ops, node.comparators, strict=False
             ):
-                yield between(left, right, FLIPPED[type(op)])
+                yield between(left, right, FLIPPED[type(op)], lines)
         elif isinstance(node, ast.BoolOp):
             for left, right in zip(node.values, node.values[1:], strict=False):
-                yield between(left, right, "or" if isinstance(node.op, ast.And) else "and")
+                yield between(left, right, "or" if isinstance(node.op, ast.And) else "and", lines)
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             start = at(node.lineno, node.col_offset)
-            yield Mutant(path, node.lineno, start, at(node.operand.lineno, node.operand.col_offset), "")
+            yield Mutant(
+                path, node.lineno, lines, start, at(node.operand.lineno, node.operand.col_offset), ""
+            )
+
+
+def _with_lines(node: ast.AST, lines: range) -> Iterator[tuple[ast.AST, range]]:
+    """Every node below one, with the lines of the statement that it is part of."""
+    if isinstance(node, ast.stmt):
+        body = getattr(node, "body", None)
+        lines = range(
+            node.lineno, max(body[0].lineno, node.lineno + 1) if body else (node.end_lineno or 0) + 1
+        )
+    yield node, lines
+    for child in ast.iter_child_nodes(node):
+        yield from _with_lines(child, lines)
 
 
 WORDS = (" is not ", " not in ", " in ", " is ", "<=", ">=", "==", "!=", "<", ">", "and ", "or ")
 
 
-def tests_of(path: Path) -> list[str]:
-    """Quick tests that cover a file, the nearest first."""
-    room = path.parts[0] if path.parts[0] == "checks" else path.parts[1]
-    near = [str(one.relative_to(ROOT)) for one in (ROOT / "tests").rglob(f"test_{path.stem.strip('_')}.py")]
-    folder = f"tests/checks/{path.parts[1]}" if room == "checks" else f"tests/{room}"
-    known = [*near, folder, *BESIDE.get(room, [])]
-    return [one for one in dict.fromkeys(known) if (ROOT / one).exists()]
+class Tests:
+    """Which quick tests run which line: made once, by running them all."""
+
+    def __init__(self, copy: Path) -> None:
+        config = copy / "mutants.coveragerc"
+        config.write_text("[run]\nrelative_files = true\n")
+        argv = ["-m", "pytest", "-q", "-n", str(WORKERS), f"--cov-config={config}", "--cov-context=test"]
+        where = ["--cov=checks", "--cov=netdoctor", "--cov-report="]
+        done = subprocess.run(  # noqa: S603 - our own tests
+            [sys.executable, *argv, *where],
+            cwd=copy,
+            stdout=subprocess.PIPE,
+            check=False,
+            env=environment(copy),
+        )
+        if done.returncode:
+            sys.exit(done.stdout.decode("utf-8", "replace"))
+        self._data = CoverageData(str(copy / ".coverage"))
+        self._data.read()
+        self._all = {_test(one) for one in self._data.measured_contexts()} - {""}
+
+    def of(self, mutant: Mutant) -> list[list[str]]:
+        """Ids of tests, without parameters and the nearest first: those that run the line, then the others of
+        their files, which may get what a fixture or a cache made of it. Both empty: no test runs it.
+        """
+        lines = self._data.contexts_by_lineno(str(mutant.path))
+        contexts = {one for line in mutant.statement for one in lines.get(line, ())}
+        room = "/".join(mutant.path.parts[:-1]).removeprefix("netdoctor/")
+        near = (f"/test_{mutant.path.stem.strip('_')}.py", f"tests/{room}/")
+        running = {_test(one) for one in contexts - {""}}
+        files = {one.partition("::")[0] for one in running}
+        others = {one for one in self._all if one.partition("::")[0] in files} - running
+        if "" in contexts:  # when the module was imported
+            others |= {one for one in self._all if one.startswith(near[1])} - running
+        return [
+            sorted(ids, key=lambda one: (*(word not in one for word in near), one))
+            for ids in (running, others)
+        ]
 
 
-def killed(copy: Path, mutant: Mutant) -> bool:
+def _test(context: str) -> str:
+    """tests/a/test_b.py::test_c of its context for coverage, tests/a/test_b.py::test_c[d]|run."""
+    return re.split(r"[\[|]", context, maxsplit=1)[0]
+
+
+def killed(copy: Path, mutant: Mutant, tests: list[list[str]]) -> bool:
     """Whether a test fails. One that never ends fails, too."""
     file = copy / mutant.path
     source = file.read_text("utf-8")
     file.write_text(source[: mutant.start] + mutant.text + source[mutant.end :], "utf-8")
     try:
-        for tests in tests_of(mutant.path):
-            argv = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", tests]
+        for ids in filter(None, tests):
             done = subprocess.run(  # noqa: S603 - our own tests
-                argv, cwd=copy, capture_output=True, timeout=LIMIT_S, check=False, env=environment(copy)
-            )
-            if done.returncode not in (0, 5):  # 5: no quick test there
+                [sys.executable, *QUICK, "-x", *ids],
+                cwd=copy, capture_output=True, timeout=LIMIT_S, check=False, env=environment(copy),
+            )  # fmt: skip
+            if done.returncode:
                 return True
         return False
     except subprocess.TimeoutExpired:
@@ -130,14 +181,29 @@ def main(argv: list[str]) -> int:
     print(f"seed {seed}: {len(some)} of {len(every)} changes", flush=True)
     left = []
     with tempfile.TemporaryDirectory(prefix="netdoctor-mutants-") as folder:
-        copy = Path(folder) / "copy"
-        shutil.copytree(ROOT, copy, symlinks=True, ignore=shutil.ignore_patterns(".git", ".venv", ".*_cache"))
-        for number, mutant in enumerate(some, 1):
-            if not killed(copy, mutant):
-                left.append(mutant)
-                line = (ROOT / mutant.path).read_text("utf-8").splitlines()[mutant.line - 1].strip()
-                print(f"survived {mutant}\n    {line}", flush=True)
-            print(f"{number} tried, {len(left)} survived", flush=True)
+        copies: SimpleQueue[Path] = SimpleQueue()
+        for number in range(WORKERS):
+            copy = Path(folder) / f"copy{number}"
+            shutil.copytree(
+                ROOT, copy, symlinks=True, ignore=shutil.ignore_patterns(".git", ".venv", ".*_cache")
+            )
+            copies.put(copy)
+        tests = Tests(copy)
+
+        def tried(mutant: Mutant) -> bool:
+            copy = copies.get()
+            try:
+                return killed(copy, mutant, tests.of(mutant))
+            finally:
+                copies.put(copy)
+
+        with ThreadPoolExecutor(WORKERS) as workers:
+            for number, (mutant, noticed) in enumerate(zip(some, workers.map(tried, some), strict=True), 1):
+                if not noticed:
+                    left.append(mutant)
+                    line = (ROOT / mutant.path).read_text("utf-8").splitlines()[mutant.line - 1].strip()
+                    print(f"survived {mutant}\n    {line}", flush=True)
+                print(f"{number} tried, {len(left)} survived", flush=True)
     print(f"{len(some) - len(left)} of {len(some)} noticed; again: scripts/mutants.py {count} {seed}")
     return bool(left)
 

@@ -329,12 +329,12 @@ def _fixes(known: Known, item: Cause, width: int) -> list[Line]:
     for number, fix in enumerate(item.fixes):
         label = "look" if fix.kind == "look" else "fix"
         label += f" {number + 1} of {total}" if total > 1 else ""
-        pieces = wrap(describe.fix_label(known.report, fix), width - 15)
+        pieces = wrap(describe.script_label(known.report, fix), width - 15)
         lines.append(line((f" {label:<11} ", "label"), pieces[0], key=("fix", known.key_of(item), number)))
         lines += [line(" " * 13, piece) for piece in pieces[1:]]
         for shell in commands.to_type(fix, every=True)[:20]:
             lines += _command(shell, width)
-        for shell in commands.to_paste(fix.undo)[:20]:
+        for shell in commands.to_undo(fix)[:20]:
             lines += [line((" " * 13 + "undo", "label")), *_command(shell, width)]
     if not item.fixes:
         settle = fmt.plain(item.settle_by or "", 400)

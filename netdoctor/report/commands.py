@@ -10,6 +10,13 @@ from netdoctor.report.model import CommandRecord, FixRecord
 
 LOOP_ABOVE = 3
 COMMAND_LIMIT = 3
+# What somebody reads before it is pasted, and can type.
+LONGEST = 100
+# A fix in a file of netdoctor's own folder, which `report.scripts` has written.
+SCRIPT = re.compile(r"\.netdoctor/fix-[a-z0-9.-]{1,60}-[0-9a-f]{8}\.sh")
+_PART = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|`[^`]*`|\\.|;\ \}|;\ |&&\ |\{\ |.""", re.DOTALL)
+# What goes on with the step before it.
+_SAME_STEP = re.compile(r"(do|then|else|fi|done|esac)\b|\}")
 _SHELL_WORD = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 
 
@@ -27,17 +34,34 @@ def fix_commands(fix: FixRecord, *, every: bool = False) -> list[str]:
 
     Where no loop fits, lines beyond the third are counted in a comment unless `every` is set.
     """
-    lines = to_paste(fix.commands)
+    return _few(to_paste(fix.commands), every)
+
+
+def _few(lines: list[str], every: bool) -> list[str]:
     if every or len(lines) <= COMMAND_LIMIT:
         return lines
     return [*lines[:COMMAND_LIMIT], f"# and {len(lines) - COMMAND_LIMIT} more like these: --all"]
 
 
 def to_type(fix: FixRecord, *, every: bool = False) -> list[str]:
-    """The same as somebody reads it: what is typed on a console stands there without what guards a paste."""
+    """The same as somebody reads it: its script where it has one.
+
+    What is typed on a console stands there without what guards a paste, and a long one in steps.
+    """
+    if SCRIPT.fullmatch(fix.script):
+        return [f"sh {fix.script}"]
     shells = [one.inner if one.via == "console" and one.inner else one.shell for one in fix.commands]
     bare = tuple(replace(one, shell=shell) for one, shell in zip(fix.commands, shells, strict=True))
-    return fix_commands(replace(fix, commands=bare), every=every)
+    lines = _few(to_paste(bare), every)
+    consoles = {one.inner for one in fix.commands if one.via == "console" and len(one.inner) > LONGEST}
+    return [step for line in lines for step in (steps(line) if line in consoles else [line])]
+
+
+def to_undo(fix: FixRecord) -> list[str]:
+    """What takes a fix back, as somebody reads it."""
+    if SCRIPT.fullmatch(fix.script) and fix.undo:
+        return [f"sh {fix.script} --undo"]
+    return to_paste(fix.undo)
 
 
 def to_paste(commands: Sequence[CommandRecord]) -> list[str]:
@@ -71,6 +95,26 @@ def _template(record: CommandRecord) -> str | None:
     if re.search(rf"\b{re.escape(node)}\b", rest):
         return None  # the command itself names the node: no loop over names can say that
     return f'{outer} "$node" {rest}'
+
+
+def steps(shell: str) -> list[str]:
+    """A command in lines, broken behind ``;`` and ``&&`` where these part commands of the shell.
+
+    Joined by blanks they are the command as it was, but for what indents those between braces.
+    """
+    lines = []
+    start = inside = braces = 0
+    indent = ""
+    # Quoted text as a whole, an escaped character, what ends a step, and every other character.
+    for found in _PART.finditer(shell):
+        word = found.group()
+        inside += (word == "(") - (word == ")")
+        braces += (word == "{ ") - (word == "; }")
+        if word in ("; ", "&& ") and not inside and not _SAME_STEP.match(shell, found.end()):
+            lines.append(indent + shell[start : found.end() - 1])
+            start = found.end()
+            indent = "    " * braces
+    return [*lines, indent + shell[start:]]
 
 
 def quote_path(path: str) -> str:

@@ -115,6 +115,12 @@ def fix_label(report: Report, fix: FixRecord) -> str:
     return "; ".join(filter(None, [", ".join(parts), *tail]))
 
 
+def script_label(report: Report, fix: FixRecord) -> str:
+    """The same where a script is shown in place of its commands."""
+    undo = ", and --undo takes it back" if fix.undo else ""
+    return f"{fix_label(report, fix)}{f'; a script to read{undo}' if fix.script else ''}"
+
+
 def _where(report: Report, fix: FixRecord) -> str:
     names = list(dict.fromkeys(name for c in fix.commands for name in c.run_on))
     if not names:

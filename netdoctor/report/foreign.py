@@ -32,7 +32,7 @@ def _cause(cause: Cause) -> Cause:
 
 
 def _fix(fix: FixRecord) -> FixRecord:
-    return replace(fix, commands=_inert(fix.commands), undo=_inert(fix.undo))
+    return replace(fix, commands=_inert(fix.commands), undo=_inert(fix.undo), script="")
 
 
 def _inert(commands: tuple[CommandRecord, ...]) -> tuple[CommandRecord, ...]:

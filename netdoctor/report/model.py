@@ -250,7 +250,7 @@ class FixRecord:
     script), ``hosts`` (an edit of the hosts file, in words), ``console`` (as ``do``, on the node's console),
     ``owner`` (words, for whoever owns the network or the machine). undo: takes it back. loses: what is gone
     while or after it runs. needs: its tools that not every machine has, each with the package that brings it,
-    ``lspci (pciutils)``.
+    ``lspci (pciutils)``. script: a file that does the same, where the commands are long; "" for none.
     """
 
     text: str
@@ -266,6 +266,7 @@ class FixRecord:
     undo: tuple[CommandRecord, ...] = ()
     loses: str | None = None
     needs: tuple[str, ...] = ()
+    script: str = ""
 
     def __post_init__(self) -> None:
         if not self.kind:  # of a report from before there was `kind`

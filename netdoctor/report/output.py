@@ -151,6 +151,7 @@ def deliver(
     What is missing turns READY into exit 5, and hides no worse verdict. Stdout comes last and tells both.
     """
     from netdoctor.report.save import save as save_report
+    from netdoctor.report.save import scripted
 
     failures: list[str] = []
 
@@ -163,8 +164,9 @@ def deliver(
 
     if save is not None:
         missing = f"the report was not saved to {save}"
-        if attempt(missing, partial(save_report, saved or report, save)):
-            report = replace(report, run=replace(report.run, saved_to=str(save)))
+        if written := attempt(missing, partial(save_report, saved or report, save)):
+            run = replace(report.run, saved_to=str(save))
+            report = written if saved is None else replace(scripted(report, save), run=run)
     if redact:
         from netdoctor.report.redact import redact as redacted
 

@@ -9,15 +9,17 @@ import secrets
 import select
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 
 from netdoctor.files import behind_links, open_own, open_shared
 from netdoctor.report import LAST, history
+from netdoctor.report.commands import SCRIPT
 from netdoctor.report.foreign import disowned
 from netdoctor.report.formats.json_ import SIZE_MAX, ReportError, dumps, loads
-from netdoctor.report.model import Report
+from netdoctor.report.model import Cause, Report
 from netdoctor.report.moved import moved
+from netdoctor.report.scripts import with_scripts
 
 __all__ = [
     "LAST",
@@ -37,6 +39,7 @@ STALE_S = 600.0
 READER_S = 10.0
 # The report of more has its facts and pairs packed: fewer bytes, and read when they are needed.
 PLAIN_NODES = 100
+SCRIPTS_KEPT = 300
 
 
 def save(report: Report, path: Path = LAST) -> Report:
@@ -46,12 +49,42 @@ def save(report: Report, path: Path = LAST) -> Report:
     before is then still there.
     """
     report = dataclasses.replace(report, run=dataclasses.replace(report.run, saved_to=str(path)))
+    report = scripted(report, path)
     data = dumps(report, facts=True, packed=len(report.matrix.nodes) > PLAIN_NODES)
     write_whole(path, data)
     if is_ours(path) and path.name == LAST.name:
         with contextlib.suppress(OSError):  # the report is safe; what is missing is a copy of it
             _remember(report, path, data)
     return report
+
+
+def scripted(report: Report, path: Path) -> Report:
+    """Write a script for each long fix beside the usual report, and name it; elsewhere fixes stay whole.
+
+    They stay so, too, where it cannot be written, or where others may write into netdoctor's own folder.
+    """
+    if path != LAST:
+        return report
+    named, texts = with_scripts(report)
+    try:
+        with _closing(own_folder(LAST.parent)) as folder:
+            if os.fstat(folder).st_mode & 0o022:
+                return report  # a script that somebody else may change is not for a person's root shell
+            for name, text in texts.items():
+                _replace(folder, name, text.encode())
+            _forget_scripts(folder)
+    except OSError:
+        return report
+    return named
+
+
+def _forget_scripts(folder: int) -> None:
+    """Remove the oldest scripts: those of the last scans stay, which somebody may be in the middle of."""
+    with os.scandir(folder) as entries:
+        found = [e for e in entries if SCRIPT.fullmatch(str(LAST.parent / e.name))]
+        ages = {entry.name: entry.stat(follow_symlinks=False).st_mtime for entry in found}
+    for name in sorted(ages, key=lambda one: ages[one], reverse=True)[SCRIPTS_KEPT:]:
+        os.unlink(name, dir_fd=folder)
 
 
 def _remember(report: Report, path: Path, data: bytes) -> None:
@@ -213,4 +246,18 @@ def load(path: Path = LAST) -> Report:
     except ReportError as error:
         raise ReportError(f"{path}: {error}") from None
     owner = opened.owner or report.run.foreign
-    return disowned(report, owner) if owner else moved(report, path)
+    return disowned(report, owner) if owner else _with_present_scripts(moved(report, path))
+
+
+def _with_present_scripts(report: Report) -> Report:
+    """The report; a fix whose script is not there any more, or not from here, is printed whole."""
+    fixes = [fix for cause in report.causes for fix in cause.fixes]
+    gone = {fix.script for fix in fixes if fix.script and not Path(fix.script).is_file()}
+    if not gone:
+        return report
+    return dataclasses.replace(report, causes=tuple(_without(cause, gone) for cause in report.causes))
+
+
+def _without(cause: Cause, scripts: Container[str]) -> Cause:
+    fixes = (dataclasses.replace(f, script="") if f.script in scripts else f for f in cause.fixes)
+    return dataclasses.replace(cause, fixes=tuple(fixes))

@@ -10,6 +10,7 @@ import re
 import shlex
 import subprocess
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +47,21 @@ def taken(scanned: Scanned, cause: dict[str, Any], number: int) -> str:
 
 
 def printed(scanned: Scanned, cause: dict[str, Any], fix: FixRecord) -> str:
-    """The lines that the text report has below the fix, whole and in one piece."""
+    """What the text report has below the fix, whole and in one piece: its lines, or its script."""
+    fix = replace(fix, script=script_of(cause, fix))
     block = scanned.text.partition(f"\n[{cause['id']}] ")[2].partition("\n\n")[0].splitlines()
     lines = [line.removeprefix("      ") for line in block if line.startswith("      ") and line[6:7] != " "]
     wanted = commands.to_type(fix)
     at = lines.index(wanted[0])
     assert lines[at : at + len(wanted)] == wanted, block
+    if fix.script:
+        return wanted[0]
     return "\n".join(commands.fix_commands(fix))  # of a console with its guard, as it is copied
+
+
+def script_of(cause: dict[str, Any], fix: FixRecord) -> str:
+    """The script as the scan named it: it lies below the folder of the scan, where no test is."""
+    return next(one["script"] for one in cause["fixes"] if one["text"] == fix.text)
 
 
 def exported(report: Report, cause: dict[str, Any], fix: FixRecord) -> str:
@@ -139,7 +148,8 @@ def take_back(lab: Lab, scanned: Scanned, cause: dict[str, Any]) -> None:
     fix = cause["fixes"][acting(cause)]
     if not (undo := fix["undo"]):
         return
-    text = "\n".join(command["shell"] for command in undo)
+    lines = [f"sh {fix['script']} --undo"] if fix["script"] else [command["shell"] for command in undo]
+    text = "\n".join(lines)
     done = paste(scanned.folder, text)
     assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}"
     whole = len(undo) == len(fix["commands"])  # what went into the job's environment stays there

@@ -261,13 +261,13 @@ class _Page:
             yield from self.labelled(name, [fmt.plain(text)])
 
     def fix(self, name: str, fix: FixRecord) -> Iterator[str]:
-        yield from self.labelled(name, [describe.fix_label(self.report, fix)])
+        yield from self.labelled(name, [describe.script_label(self.report, fix)])
         indent = "      " if self.width >= 60 else "    "
         for shell in commands.to_type(fix, every=self.all_causes or self.verbosity > 0):
             yield self.line(indent, shell)
         if fix.undo and self.verbosity > 0:
             yield from self.labelled("undo", ["takes it back"])
-            for shell in commands.to_paste(fix.undo):
+            for shell in commands.to_undo(fix):
                 yield self.line(indent, shell)
 
     def table(self) -> Iterator[str]:
