@@ -65,7 +65,7 @@ def scripted(report: Report, path: Path) -> Report:
     """
     if path != LAST:
         return report
-    named, texts = with_scripts(report)
+    by_script, texts = with_scripts(report)
     try:
         with _closing(own_folder(LAST.parent)) as folder:
             if os.fstat(folder).st_mode & 0o022:
@@ -75,7 +75,7 @@ def scripted(report: Report, path: Path) -> Report:
             _forget_scripts(folder)
     except OSError:
         return report
-    return named
+    return by_script
 
 
 def _forget_scripts(folder: int) -> None:
@@ -252,10 +252,10 @@ def load(path: Path = LAST) -> Report:
 def _with_present_scripts(report: Report) -> Report:
     """The report; a fix whose script is not there any more, or not from here, is printed whole."""
     fixes = [fix for cause in report.causes for fix in cause.fixes]
-    gone = {fix.script for fix in fixes if fix.script and not Path(fix.script).is_file()}
-    if not gone:
+    missing = {fix.script for fix in fixes if fix.script and not Path(fix.script).is_file()}
+    if not missing:
         return report
-    return dataclasses.replace(report, causes=tuple(_without(cause, gone) for cause in report.causes))
+    return dataclasses.replace(report, causes=tuple(_without(cause, missing) for cause in report.causes))
 
 
 def _without(cause: Cause, scripts: Container[str]) -> Cause:

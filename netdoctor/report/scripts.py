@@ -30,14 +30,14 @@ def with_scripts(report: Report) -> tuple[Report, dict[str, str]]:
     """The report, its long fixes naming their scripts, and these by file name; the first hundred."""
     texts: dict[str, str] = {}
 
-    def scripted(cause: Cause, fix: FixRecord) -> FixRecord:
-        made = script(report, cause, fix) if len(texts) < MOST and is_long(fix) else None
-        if made is None:
+    def with_script(cause: Cause, fix: FixRecord) -> FixRecord:
+        file = script(report, cause, fix) if len(texts) < MOST and is_long(fix) else None
+        if file is None:
             return replace(fix, script="")
-        texts[made[0]] = made[1]
-        return replace(fix, script=str(LAST.parent / made[0]))
+        texts[file[0]] = file[1]
+        return replace(fix, script=str(LAST.parent / file[0]))
 
-    causes = tuple(replace(c, fixes=tuple(scripted(c, fix) for fix in c.fixes)) for c in report.causes)
+    causes = tuple(replace(c, fixes=tuple(with_script(c, fix) for fix in c.fixes)) for c in report.causes)
     return replace(report, causes=causes), texts
 
 
@@ -67,8 +67,8 @@ def script(report: Report, cause: Cause, fix: FixRecord) -> tuple[str, str] | No
         body += ["--undo)", *_each(undoes[1])]
     usage = f'echo "usage: sh $0{" [--undo]" if fix.undo else ""}" >&2'
     body += ["*)", f"    {usage}", "    exit 2", "esac"]
-    told = 'echo "not done: a command ended with $failed" >&2'
-    text = "\n".join([*head, *body, f'[ "$failed" -eq 0 ] || {told}', 'exit "$failed"', ""])
+    failure = 'echo "not done: a command ended with $failed" >&2'
+    text = "\n".join([*head, *body, f'[ "$failed" -eq 0 ] || {failure}', 'exit "$failed"', ""])
     mark = hashlib.sha256(text.encode()).hexdigest()[:8]
     name = f"fix-{re.sub(r'[^a-z0-9.]', '-', check.lower())[:60]}-{mark}.sh"
     return name, text
