@@ -32,7 +32,7 @@ FLIPPED = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==", ast.Is: "is not",
     ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in",
 }  # fmt: skip
-LIMIT_S = 300.0
+LIMIT_S = 120.0
 WORKERS = 2
 
 

@@ -87,7 +87,7 @@ def _checks(known: Known, cells: Cells, row: int, width: int) -> list[Line]:
         text = fmt.plain(result.summary, 300) if result else ""
         if letter == "b":
             waits = known.cause_of(check, name)
-            text = f"waits for [{waits.id}]" if waits else text
+            text = f"blocked by [{waits.id}]" if waits else text
         lines.append(
             line(
                 (f"{letter} ", STYLES.get(letter, "")),
@@ -132,7 +132,7 @@ def under_cursor(known: Known | None, cells: Cells, node: str, check: str | None
     ]
     if item and letter in "X!?b":
         evidence = fmt.plain(item.seen[0], 400) if item.seen else describe.title(item)
-        lines.append(line(("   seen   ", "label"), fit(evidence, width - 12)))
+        lines.append(line(("   found  ", "label"), fit(evidence, width - 12)))
         if item.fixes:
             label = describe.fix_label(known.report, item.fixes[0]) if known else ""
             lines.append(line(("   fix    ", "label"), fit(label, width - 12)))

@@ -256,7 +256,7 @@ def _cause(known: Known, cause: Cause, width: int) -> list[Line]:
     lines += [line(" " * (start - 2), (piece, "head")) for piece in pieces[1:3]]
     remarks = [describe.cause_nodes(report, cause)]
     if cause.held:
-        remarks.append(f"holds up {fmt.number(cause.held, 'result')}")
+        remarks.append(f"blocks {fmt.number(cause.held, 'result')}")
     if cause.confidence not in ("certain", ""):
         remarks.append(fmt.plain(cause.confidence, 20))
     if cause.fixes:
@@ -312,7 +312,7 @@ def cause(known: Known, item: Cause, width: int) -> list[Line]:
         lines.append(line((f"   {fmt.number(len(more), 'more line')} below", "dim")))
     lines += [Line(), *_fixes(known, item, width), *_verify(known, item, width)]
     if more:
-        lines += [Line(), line((" seen, the rest", "label")), *more]
+        lines += [Line(), line((" found, the rest", "label")), *more]
     if not wide:
         lines += [Line(), *scope]
     if item.why:
@@ -327,7 +327,7 @@ def _fixes(known: Known, item: Cause, width: int) -> list[Line]:
     lines = []
     total = len(item.fixes)
     for number, fix in enumerate(item.fixes):
-        label = "look" if fix.kind == "look" else "fix"
+        label = "inspect" if fix.kind == "look" else "fix"
         label += f" {number + 1} of {total}" if total > 1 else ""
         pieces = wrap(describe.script_label(known.report, fix), width - 15)
         lines.append(line((f" {label:<11} ", "label"), pieces[0], key=("fix", known.key_of(item), number)))
@@ -358,7 +358,7 @@ def _command(shell: str, width: int) -> list[Line]:
 
 
 def _evidence_of(item: Cause, width: int) -> list[Line]:
-    lines = [line((" seen", "label"))]
+    lines = [line((" found", "label"))]
     for text in item.seen:
         lines += [line(piece) for piece in wrap(fmt.plain(text, 600), width - 2, "     ", "   ")]
     return lines
@@ -369,10 +369,10 @@ def _scope(known: Known, item: Cause, width: int) -> list[Line]:
     count = len(item.node_list)
     lines = [line(("affected", "label"), f"   {fmt.number(count, 'node')}" if count > 1 else "")]
     lines += [line(p) for p in wrap(describe.cause_nodes(report, item), width, "  ")[:3]]
-    blocked = describe.explains(report, item, known.index)
-    if blocked:
-        lines.append(line(("held up by this", "label")))
-        for text in blocked:
+    for label, what in (("blocks", describe.blocks), ("also", describe.explains)):
+        texts = what(report, item, known.index)
+        lines += [line((label, "label"))] if texts else []
+        for text in texts:
             lines += [line(p) for p in wrap(text, width, "  ")[:4]]
     lines.append(line(("confidence  ", "label"), fmt.plain(item.confidence, 20)))
     if is_of_log(item):

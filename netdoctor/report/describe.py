@@ -26,22 +26,24 @@ def cause_check(cause: Cause) -> str:
     return plain(cause.checks[0], 60) if cause.checks else ""
 
 
-def explains(report: Report, cause: Cause, index: Index) -> list[str]:
-    """Return what a cause accounts for: results it holds back, and results it turned bad."""
-    own_cells = {(check, node) for check in cause.checks[:1] for node in cause.node_list}
+def blocks(report: Report, cause: Cause, index: Index) -> list[str]:
+    """Return which checks were not run because of a cause, and where."""
     blocked = [e for e in cause.explains if index.status(e.check, e.target) == "blocked"]
+    if blocked:
+        everything = {e.check for e in blocked} >= set(report.matrix.checks) - set(cause.checks)
+        return [_spread(report, blocked, "every other check" if everything else "")]
+    return [number(cause.held, "result")] if cause.held else []
+
+
+def explains(report: Report, cause: Cause, index: Index) -> list[str]:
+    """Return which other results a cause turned bad."""
+    own_cells = {(check, node) for check in cause.checks[:1] for node in cause.node_list}
     bad = [
         e
         for e in cause.explains
         if index.status(e.check, e.target) not in ("blocked", "pass") and (e.check, e.target) not in own_cells
     ]
-    lines = []
-    if cause.held or blocked:
-        what = f"{number(cause.held or len(blocked), 'result')} not run"
-        lines.append(f"{what}: {_spread(report, blocked)}" if blocked else what)
-    if bad:
-        lines.append(f"{number(len(bad), 'other result')}: {_spread(report, bad)}")
-    return lines
+    return [_spread(report, bad)] if bad else []
 
 
 def since(report: Report, cause: Cause) -> list[str]:
@@ -54,11 +56,12 @@ def since(report: Report, cause: Cause) -> list[str]:
     return [f"{plain(cause.baseline, 12)}: {known} the baseline {plain(against.name, 80)}{runs}"]
 
 
-def _spread(report: Report, explained: Sequence[Any]) -> str:
+def _spread(report: Report, explained: Sequence[Any], what: str = "") -> str:
+    """Checks and where they are; what: in place of their names."""
     checks = list(dict.fromkeys(plain(e.check, 60) for e in explained))
     targets = list(dict.fromkeys(e.target for e in explained if e.target not in ("cluster", "control")))
-    text = ", ".join(checks)
-    if len(checks) > 6:
+    text = what or ", ".join(checks)
+    if len(checks) > 6 and not what:
         families = dict.fromkeys(check.partition(".")[0] for check in checks)
         text = f"{len(checks)} checks of {plain(', '.join(families), 120)}"
     nodes = [target for target in targets if "->" not in target]
@@ -68,10 +71,10 @@ def _spread(report: Report, explained: Sequence[Any]) -> str:
 
 
 def fix_names(fixes: Iterable[FixRecord]) -> Iterator[str]:
-    """Yield the label of each: ``look``, ``fix`` for the first that does more, ``or`` for others."""
+    """Yield the label of each: ``inspect``, ``fix`` for the first that does more, ``or`` for others."""
     heals = False
     for fix in fixes:
-        yield "look" if fix.kind == "look" else "or" if heals else "fix"
+        yield "inspect" if fix.kind == "look" else "or" if heals else "fix"
         heals = heals or fix.kind != "look"
 
 
@@ -86,10 +89,12 @@ def first_fixes(fixes: Sequence[FixRecord]) -> Sequence[FixRecord]:
 
 
 def fix_label(report: Report, fix: FixRecord) -> str:
-    """Return where a fix runs, as whom, when it acts, whether it lasts, what it costs, does and widens."""
-    where = plain(fix.where, 200) or _where(report, fix)
+    """Return what a fix does, and in brackets where, as whom, when, for how long, what it costs and opens.
+
+    A risk comes before all.
+    """
     effect = plain(fix.effect, 60) if fix.kind != "look" else ""
-    parts = [where] if where else []
+    parts = [plain(fix.where, 200) or _where(report, fix)]
     if fix.kind == "hosts":
         parts.append("in the hosts file")
     if fix.commands and fix.kind != "look":
@@ -97,27 +102,26 @@ def fix_label(report: Report, fix: FixRecord) -> str:
     elif fix.needs_root:
         parts.append("root")
     if fix.commands or fix.kind == "hosts":
-        parts += [effect] if effect else []
+        parts.append(effect)
     here = fix.kind == "job" or all(name in ("job", "control") for c in fix.commands for name in c.run_on)
     if effect and not here and effect != "after reboot":
         parts.append("survives reboot" if fix.persistent else "lost at reboot")
     if fix.needs_reboot and effect != "after reboot":
         parts.append("needs a reboot")
-    if fix.risk != "low":
-        parts.append(f"risk {plain(fix.risk, 20)}")
     if fix.loses:
         parts.append(f"loses {plain(fix.loses, 200)}")
-    tail = [plain(fix.text, 400), plain(fix.widens or "", 200)]
-    if tail[1] and tail[1] in tail[0]:
-        tail.pop()
+    text, widens = plain(fix.text, 400), plain(fix.widens or "", 200)
+    conditions = [", ".join(filter(None, parts)), "" if widens in text else widens]
     if fix.needs:
-        tail.append(plain(f"needs {', '.join(fix.needs)}", 200))
-    return "; ".join(filter(None, [", ".join(parts), *tail]))
+        conditions.append(plain(f"needs {', '.join(fix.needs)}", 200))
+    inside = "; ".join(filter(None, conditions))
+    risk = f"RISK {plain(fix.risk, 20).upper()}: " if fix.risk != "low" else ""
+    return risk + (f"{text} [{inside}]" if text and inside else text or inside)
 
 
 def script_label(report: Report, fix: FixRecord) -> str:
     """The same where a script is shown in place of its commands."""
-    undo = ", and --undo takes it back" if fix.undo else ""
+    undo = ", --undo takes it back" if fix.undo else ""
     return f"{fix_label(report, fix)}{f'; a script to read{undo}' if fix.script else ''}"
 
 

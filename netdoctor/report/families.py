@@ -24,21 +24,22 @@ def value(report: Report, row: FamilyRow, index: Index) -> tuple[str, str]:
         for c in by_id.values()
         if not blocked[c.id] or any(index.family.get(check) == row.family for check in c.checks)
     ]
-    waits = [f"{number(blocked[c.id], 'check')} held by [{c.id}]" for c in by_id.values() if c not in failing]
+    waits = [
+        f"{number(blocked[c.id], 'check')} blocked by [{c.id}]" for c in by_id.values() if c not in failing
+    ]
     word = status(report, row, index)
     late = waiting(report, row.family, index) if word == "pass" and not failing else []
     if late:
         good = passing(report, row.family, index)
         who = plain(good[0], 60) if len(good) == 1 else number(len(good), "node")
-        verb = "waits" if len(late) == 1 else "wait"
-        return f"{who}; {fold(late, 40)} {verb} for {ids(row.causes) or 'an earlier check'}", remark
+        return f"{who}; {fold(late, 40)} blocked by {ids(row.causes) or 'an earlier check'}", remark
     if failing or (waits and word != "blocked"):
         return "; ".join(
             [*(f"[{c.id}] {describe.cause_nodes(report, c, 40)}".rstrip() for c in failing), *waits]
         ), ""
     if word == "blocked":
         rest = [f"{len(row.causes)} causes"] if len(row.causes) > 4 else []
-        return f"waits for {''.join(rest) or ids(row.causes) or 'an earlier check'}", ""
+        return f"by {''.join(rest) or ids(row.causes) or 'an earlier check'}", ""
     if word == "pass":
         return nodes_text(report, passing(report, row.family, index)), remark
     if word == "skip":

@@ -1,12 +1,12 @@
 """A report in short: statuses, counts, verdict, header, and what to do next. No layout here."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from netdoctor.report.commands import quote_path
 from netdoctor.report.fmt import FOLD_LIMIT, fold, ids, nodes_text, number, plain, seconds
-from netdoctor.report.model import Counts, Part, Report, Verdict
+from netdoctor.report.model import Counts, Gap, Part, Report, Verdict
 
 STATUSES = ("pass", "warn", "fail", "blocked", "skip", "unknown")
 LETTERS = {".": "pass", "!": "warn", "X": "fail", "b": "blocked", "-": "skip", "?": "unknown"}
@@ -14,12 +14,13 @@ WORDS = {
     "pass": "ok",
     "warn": "WARN",
     "fail": "FAIL",
-    "blocked": "held",
+    "blocked": "blocked",
     "skip": "skip",
     "unknown": "UNKNOWN",
 }
 VERDICTS = {"ready": "READY", "not_ready": "NOT READY", "undecided": "UNDECIDED", "partial_pass": "CHECKED"}
 NAMED_MAX = 6
+GAPS_MAX = 3
 LAST = ".netdoctor/last.json"
 _HBM = re.compile(r" HBM\d\w*$")
 
@@ -37,10 +38,46 @@ def verdict(report: Report) -> str:
 
 def limits(found: Verdict, profile: str) -> str:
     """Return ``quick: ports, clocks not tested; no GPU on any node``: what the verdict does not speak of."""
+    names = _left_out(found)
+    tested = f"{plain(profile, 40)}: {names} not tested" if names else ""
+    return "; ".join(filter(None, [tested, *_absent(found)]))
+
+
+def _left_out(found: Verdict) -> str:
     names = [plain(one.what, 40) for one in found.not_tested]
     more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
-    tested = f"{plain(profile, 40)}: {', '.join(names[:NAMED_MAX])}{more} not tested" if names else ""
-    return "; ".join(filter(None, [tested, *(f"no {plain(what, 20)} on any node" for what in found.absent)]))
+    return f"{', '.join(names[:NAMED_MAX])}{more}"
+
+
+def _absent(found: Verdict) -> list[str]:
+    return [f"no {plain(what, 20)} on any node" for what in found.absent]
+
+
+def gaps(found: Sequence[Gap], nodes: int) -> str:
+    """Return ``not tested: the job's Python, the all-reduce (no torch in /usr/bin/python3)``, or ''.
+
+    nodes: how many were judged. What has one reason stands together.
+    """
+    by_reason: dict[str, list[str]] = {}
+    for gap in found:
+        where = "" if len(gap.nodes) >= nodes else f" on {len(gap.nodes)} of {nodes} nodes"
+        by_reason.setdefault(plain(gap.reason, 300), []).append(plain(gap.what, 100) + where)
+    parts = [f"{', '.join(whats)}{f' ({reason})' if reason else ''}" for reason, whats in by_reason.items()]
+    more = [f"{len(parts) - GAPS_MAX} more"] if len(parts) > GAPS_MAX else []
+    return f"not tested: {', '.join([*parts[:GAPS_MAX], *more])}" if parts else ""
+
+
+def not_tested(report: Report) -> list[str]:
+    """Return what the verdict does not speak of, a line each: what could not be tested, then the rest."""
+    found = report.verdict
+    lines = [gaps(found.gaps, len(report.matrix.nodes)).partition(": ")[2]]
+    if found.state != "not_ready":
+        names = _left_out(found)
+        lines += [
+            f"{names} (not in profile {plain(report.run.profile, 40)})" if names else "",
+            *_absent(found),
+        ]
+    return list(filter(None, lines))
 
 
 def verdict_in_scope(report: Report) -> str:
@@ -89,13 +126,10 @@ def part_text(part: Part) -> str:
 def headline(report: Report) -> str:
     """Return the words after the verdict: those of the engine, or counts when it has none."""
     given = plain(report.verdict.headline, 400)
-    if report.verdict.state == "ready":
-        counts = report.verdict.counts
-        if f"{number(total(counts), 'result')}: " in given:
-            return given
-        return f"{number(total(counts), 'result')}: {tally(counts)}    {given}".rstrip()
     if given:
         return given
+    if report.verdict.state == "ready":
+        return nothing_wrong(sum("." in cells for cells in report.matrix.cells), len(report.matrix.nodes))
     if report.verdict.state == "not_ready":
         stops = sum(cause.status == "fail" for cause in report.causes)
         risks = sum(cause.status == "warn" for cause in report.causes)
@@ -107,6 +141,21 @@ def headline(report: Report) -> str:
     where = f" on the {number(examined, 'node')} examined" if examined > 0 and lost else ""
     rest = f"; {nodes_text(report, lost)} could not be examined fully" if lost else ""
     return f"no problem proven{where}{rest}"
+
+
+def nothing_wrong(checks: int, nodes: int) -> str:
+    """Return ``47 checks pass on 4 nodes``; checks: those that found something to judge."""
+    return f"{number(checks, 'check')} {'passes' if checks == 1 else 'pass'} on {number(nodes, 'node')}"
+
+
+def short_headline(report: Report) -> str:
+    """Return the same without what was not tested, where that stands elsewhere."""
+    scope = limits(report.verdict, report.run.profile)
+    found = gaps(report.verdict.gaps, len(report.matrix.nodes))
+    text = headline(report)
+    for part in (found, scope):
+        text = text.removesuffix(f"; {part}" if part else "")
+    return text
 
 
 def stopped(report: Report) -> str | None:
@@ -209,7 +258,7 @@ def next_step(report: Report) -> tuple[str, str] | None:
         return f"fix {ids(todo)}, then" if again else f"fix {ids(todo)}, then scan again", again
     if report.verdict.gaps and not report.verdict.counts.unknown and report.run.complete:
         return (
-            "see to what was not seen, then" if again else "see to what was not seen, then scan again",
+            "see to what was not tested, then" if again else "see to what was not tested, then scan again",
             again,
         )
     return ("examine again what is unknown:" if again else "scan again"), again

@@ -161,7 +161,7 @@ def part(checks: int = 2, nodes: int = 3) -> Part:
         ),
         pytest.param(
             (skip("no torch", gap="no torch"),), {}, "undecided", 3,
-            "no problem proven; looked at 2 of 43 checks on 3 of 6 nodes; not seen: the network (no torch)",
+            "no problem proven; looked at 2 of 43 checks on 3 of 6 nodes; not tested: the network (no torch)",
             id="what was asked for could not be looked at",
         ),
     ],
@@ -184,8 +184,8 @@ def test_a_part_never_says_ready(
 
 def test_one_result_is_one_result() -> None:
     report = made(nodes=1)
-    assert report.verdict.headline == "1 result: 1 pass, 0 skip"
-    assert "READY   1 result: 1 pass, 0 skip\n" in render(report)
+    assert report.verdict.headline == "1 check passes on 1 node"
+    assert "READY       1 check passes on 1 node\n" in render(report)
     alone = made(nodes=1, part=part(checks=1, nodes=1)).verdict.headline
     assert alone == "1 of 43 checks on 1 of 6 nodes: passes"
 
@@ -195,13 +195,13 @@ def test_an_optional_check_s_unknown_decides_nothing() -> None:
 
 
 def test_a_gap_is_named_and_ready_stays() -> None:
-    """What was not seen, why, where: in the headline and in JSON, and nothing where nothing is missing."""
+    """What was not tested, why, where: in the headline and in JSON, and nothing where nothing is missing."""
     same = skip("it is busy with something", gap="in use")
     report = made(saying("net.x", replace(same, target="n2")), saying("sw.x", same), saying("bw.x", same))
-    words = "not seen: the network on 1 of 3 nodes, the job's Python, the all-reduce (in use)"
+    words = "not tested: the network on 1 of 3 nodes, the job's Python, the all-reduce (in use)"
     assert report.verdict.headline.endswith(f"; {words}")
-    assert f"READY   {report.verdict.headline.partition(';')[0]}" in render(report)
-    assert " ".join(words.split()) in " ".join(render(report).split())
+    assert f"READY       {report.verdict.headline.partition(';')[0]}\n" in render(report)
+    assert " ".join(words.replace(":", "").split()) in " ".join(render(report).split())
     (net, sw, bw) = json.loads(dumps(report))["verdict"]["gaps"]
     assert net == {
         "family": "net",
@@ -211,7 +211,7 @@ def test_a_gap_is_named_and_ready_stays() -> None:
         "checks": ["net.x"],
     }
     assert (sw["family"], bw["family"]) == ("sw", "bw")
-    assert "not seen" not in made(saying("net.x", skip("none"))).verdict.headline
+    assert "not tested" not in made(saying("net.x", skip("none"))).verdict.headline
     (rdma,) = made(saying("bw.rdma", same)).verdict.gaps
     assert (rdma.family, rdma.what) == ("bw", "the rates of RDMA")
 
@@ -243,7 +243,7 @@ def test_what_is_required_is_what_could_have_been_measured() -> None:
     assert verdict(Why.NOT_APPLICABLE, **every)[0] == "ready"
     assert verdict(Why.NOT_EXAMINED)[0] == verdict(Why.NOT_COLLECTED)[0] == "ready"
     assert verdict(Why.NOT_COLLECTED, **every)[0] == "undecided"
-    wanted = "required and not examined: net.x; not seen: the network on 1 of 3 nodes (busy)"
+    wanted = "required and not examined: net.x; not tested: the network on 1 of 3 nodes (busy)"
     assert verdict(Why.NOT_EXAMINED, **every) == ("undecided", f"no problem proven, {wanted}")
 
 
@@ -289,10 +289,12 @@ def test_what_the_profile_leaves_out_stands_behind_the_verdict(
     run = replace(RUN, profile=profile)
     report = made(*BEYOND_QUICK[:ran], nodes=nodes, run=run, of_profile_full=BEYOND_QUICK)
     assert report.verdict.state == "ready"
-    tally, _, scope = report.verdict.headline.partition("; ")
-    assert (tally.partition(": ")[2], scope) == (f"{(ran + 1) * nodes} pass, 0 skip", words)
+    passing, _, scope = report.verdict.headline.partition("; ")
+    assert (int(passing.partition(" ")[0]), scope) == (ran + 1, words)
     assert verdict_in_scope(report) == (f"READY ({words})" if words else "READY")
-    for name in ("text", "nagios", "markdown", "html"):
+    left_out = words.partition(": ")[2].replace("not tested", f"(not in profile {profile})")
+    assert " ".join(f"{'not tested' if words else ''} {left_out}".split()) in " ".join(render(report).split())
+    for name in ("nagios", "markdown", "html"):
         assert " ".join(words.split()) in " ".join(shown_as(report, name).split()), name
     by_what = {one["what"]: one["checks"] for one in json.loads(dumps(report))["verdict"]["not_tested"]}
     assert by_what.get("rates") == (["bw.tcp"] if nodes > 1 and profile != "full" else None)

@@ -93,9 +93,9 @@ def test_what_only_looks_is_no_fix_and_takes_no_effect() -> None:
         look("read it", "cat /proc/x"), run("heal it", "heal", undo="unheal"), in_job("or so", "y=1")
     )
     label, heal, other = (describe.fix_label(report, fix) for fix in report.causes[0].fixes)
-    assert label == "on n1; read it"
-    assert heal == "on n1, no root, at once, survives reboot; heal it"
-    assert other == "in the job's environment or script, no root, next launch; or so"
+    assert label == "read it [on n1]"
+    assert heal == "heal it [on n1, no root, at once, survives reboot]"
+    assert other == "or so [in the job's environment or script, no root, next launch]"
     text = render(report, width=100)
     assert [line.split()[0] for line in text.splitlines() if "read it" in line or "heal it" in line] == [
         "look",
@@ -125,9 +125,8 @@ def test_a_scan_in_a_fix_is_that_of_this_report() -> None:
 
 def test_what_is_lost_is_said_where_the_fix_is_and_in_the_script() -> None:
     report = told(run("end it", "kill 7", risk="high", loses="what it was computing"))
-    assert "risk high, loses what it was computing; end it" in describe.fix_label(
-        report, report.causes[0].fixes[0]
-    )
+    wanted = "RISK HIGH: end it [on n1, no root, at once, survives reboot, loses what it was computing]"
+    assert wanted == describe.fix_label(report, report.causes[0].fixes[0])
     script = fixes_script(report, report.causes)
     assert "# ssh n1 'kill 7'" in script
     assert "not run by this script: risk high" in script

@@ -139,8 +139,8 @@ def test_fixes_say_what_they_are_and_what_takes_them_back() -> None:
     cause = dataclasses.replace(report.causes[0], fixes=fixes)
     shown = Reader(render(dataclasses.replace(report, causes=(cause,))))
     tags = [shown.text[n] for n, (_, named) in enumerate(shown.tags) if named.get("class") == "tag"]
-    assert tags == ["look, changes nothing", "console of the node", "owner of the network or machine"]
-    assert shown.of("h4")[:3] == ["Look", "Fix", "Or"]
+    assert tags == ["inspect, changes nothing", "console of the node", "owner of the network or machine"]
+    assert shown.of("h4")[:3] == ["Inspect", "Fix", "Or"]
     assert "ssh gpu-a03 'take it back'" in shown.of("code")
     assert sum("loses the session" in text for text in shown.of("p")) == 1
 

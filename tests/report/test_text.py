@@ -184,11 +184,13 @@ def test_fix_label_says_what_the_fix_costs() -> None:
     )
     report = sample_report("not_ready")
     cause = dataclasses.replace(report.causes[0], fixes=(fix,))
-    shown = " ".join(render(dataclasses.replace(report, causes=(cause,))).split())
+    report = dataclasses.replace(report, causes=(cause,))
+    shown = " ".join(render(report).split())
     assert (
-        "fix on gpu-a02, root, at once, lost at reboot, needs a reboot, risk high; load the module; "
-        "lets jobs read physical memory"
+        "fix RISK HIGH: load the module [on gpu-a02, root, at once, lost at reboot, needs a reboot; "
+        "lets jobs read physical memory]"
     ) in shown
+    assert "fix       \x1b[31;1mRISK HIGH: \x1b[0mload" in render(report, color=True)
 
 
 def test_suspected_causes_say_so_and_what_would_settle_them() -> None:
@@ -279,14 +281,14 @@ def test_a_family_that_waits_is_not_ok() -> None:
         for row in report.families
     )
     shown = render(dataclasses.replace(report, families=rows))
-    assert re.search(r"^  held  nccl +6   waits for \[1\]$", shown, re.MULTILINE)
+    assert re.search(r"^  blocked  nccl, bandwidth   by \[1\]$", shown, re.MULTILINE)
 
 
 def test_a_skipped_family_is_not_ok() -> None:
     report = sample_report("ready")
     rows = (FamilyRow(family="rdma", checks=4, status="skip", causes=(), remark="no node has an HCA"),)
     shown = render(dataclasses.replace(report, families=rows))
-    assert re.search(r"^  skip  rdma +4   no node has an HCA$", shown, re.MULTILINE)
+    assert re.search(r"^  skip  rdma +no node has an HCA$", shown, re.MULTILINE)
 
 
 def test_long_tables_join_rows_that_say_the_same() -> None:
@@ -295,8 +297,8 @@ def test_long_tables_join_rows_that_say_the_same() -> None:
         FamilyRow(family=f"plug{n}", checks=2, status="skip", causes=(), remark="none") for n in range(12)
     )
     shown = render(dataclasses.replace(report, families=(*report.families, *rows)))
-    assert len(shown.splitlines()) < 20
-    assert re.search(r"skip  plug0, plug1, plug2, plug3, plug4 +10   none", shown)
+    assert re.search(r"\n  skip  plug0, plug1, (.*, )plug11\n", shown)
+    assert len(shown.splitlines()) < 12
 
 
 def test_without_a_saved_report_nothing_points_at_one() -> None:

@@ -40,7 +40,7 @@ def test_new_trouble_is_told_against_a_baseline_and_can_be_accepted(lab4: Lab, f
     (folder / "netdoctor.toml").write_text(TOML.format(key=bad.keys[0]))
     known = scan(lab4, folder, *quick, "--baseline", "good", hosts=str(hosts))
     assert (known.code, known.state, known.keys) == (0, "ready", [])
-    assert "READY   1 known problem accepted until 2999-12-31" in known.text
+    assert "READY       1 known problem accepted until 2999-12-31" in known.text
     assert [s["nodes"] for s in known.report["suppressed"]] == ["node2"]
     assert known.report["healthy_nodes"] == list(lab4.nodes)
     assert netdoctor("diff", cwd=folder).returncode == 0

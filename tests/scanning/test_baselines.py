@@ -61,7 +61,7 @@ def test_causes_are_new_known_or_healed(ground: Ground, capsys: pytest.CaptureFi
     command(capsys, "baseline", "save", "bad")
     healed = scan(ground, baseline=baselines.resolve(Path("bad")))
     assert summary.healed(healed) == ["WARN net.one n2 is bad"]
-    assert "\nhealed    WARN net.one n2 is bad\n" in render(healed)
+    assert "\nfixed     WARN net.one n2 is bad\n" in render(healed)
     assert kept_request(load(), {}).baseline == baselines.resolve(Path("bad")).absolute()
 
 

@@ -87,10 +87,10 @@ def test_a_report_adds_no_word_of_its_own(ground: Ground, odd: dict[str, Any]) -
 
 def test_text_lists_the_usable_nodes_where_not_all_are() -> None:
     report = made(saying("net.x", fail("n3", "bad", cause=hint("k", "n3"))), nodes=32)
-    assert "usable    31 of 32   n[1-2,4-32]\n" in text(report)
+    assert "usable      31 of 32   n[1-2,4-32]\n" in text(report)
     assert "usable" not in text(made(saying("net.x"), nodes=32))
     none = made(saying("net.x", *(fail(f"n{i}", "bad", cause=hint("k", f"n{i}")) for i in (1, 2))), nodes=2)
-    assert "usable    0 of 2   none\n" in text(none)
+    assert "usable      0 of 2   none\n" in text(none)
     many = text(made(saying("net.x", fail("n3", "bad", cause=hint("k", "n3"))), nodes=400), verbosity=1)
     assert "399 of 400" in many
     assert all(len(line) <= 100 for line in many.splitlines())
@@ -100,12 +100,12 @@ def test_one_dead_node_hides_no_one(ground: Ground) -> None:
     ground.checks += [saying(name, scope="node") for name in ("gpu.x", "gpu.y", "sw.x")]
     ground.transport.sessions["n30"] = LOST
     shown = text(ground.scan(ScanRequest(hosts=("n[1-32]",))))
-    assert re.search(r"^  ok +gpu +2   31 nodes; n30 waits for \[1\]$", shown, re.MULTILINE)
-    assert re.search(r"^  FAIL +ssh +1   \[1\] n30$", shown, re.MULTILINE)
-    assert "usable    31 of 32   n[1-29,31-32]\n" in shown
+    assert re.search(r"^  ok +gpu +31 nodes; n30 blocked by \[1\]$", shown, re.MULTILINE)
+    assert re.search(r"^  FAIL +ssh +\[1\] n30$", shown, re.MULTILINE)
+    assert "usable      31 of 32   n[1-29,31-32]\n" in shown
     ground.transport.sessions |= {f"n{i}": LOST for i in (1, 2, 3)}
     every = text(ground.scan(ScanRequest(hosts=("n[1-3]",))))
-    assert re.search(r"^  held +gpu +2   waits for \[1\]$", every, re.MULTILINE)
+    assert re.search(r"^  blocked  network, software, gpu   by \[1\]$", every, re.MULTILINE)
 
 
 def test_a_strangers_interpreters_are_not_taken(ground: Ground) -> None:

@@ -1,6 +1,6 @@
 """What a verdict does not speak of: what could have been examined and was not."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 from netdoctor.check import Check, Profile
 from netdoctor.engine.assemble.context import Context
@@ -12,7 +12,7 @@ from netdoctor.model import Status
 from netdoctor.report.model import Gap, Part, Untested
 from netdoctor.store import Store
 
-# What the checks of a family look at, as it stands behind "not seen"; `the checks of site` for a plug-in's.
+# What the checks of a family look at, as it stands behind "not tested"; `the checks of site` for a plug-in's.
 SUBJECTS = {
     "ssh": "the logins",
     "slurm": "what Slurm starts",
@@ -52,7 +52,6 @@ TESTED = {
 }
 # Of these, what takes two nodes.
 BETWEEN_NODES = ("ports", "clocks", "path MTU", "routes", "packet loss", "rates")
-PARTS_MAX = 3
 NAMES_MAX = 8
 
 
@@ -161,25 +160,3 @@ def gap_names(missed: Sequence[Gap]) -> str:
     return ", ".join(names[:NAMES_MAX]) + (
         f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
     )
-
-
-def not_seen(found: Sequence[Gap], every: Sequence[str]) -> str:
-    """``not seen: the job's Python, the all-reduce (no torch in /usr/bin/python3)``, or nothing.
-
-    every: all nodes that were judged. What has one reason stands together.
-    """
-    by_reason: dict[str, list[Gap]] = {}
-    for gap in found:
-        by_reason.setdefault(gap.reason, []).append(gap)
-    parts = [_part(reason, members, every) for reason, members in by_reason.items()]
-    more = [f"{len(parts) - PARTS_MAX} more"] if len(parts) > PARTS_MAX else []
-    return f"not seen: {', '.join([*parts[:PARTS_MAX], *more])}" if parts else ""
-
-
-def _part(reason: str, members: Iterable[Gap], every: Sequence[str]) -> str:
-    what = ", ".join(f"{gap.what}{_where(gap, every)}" for gap in members)
-    return f"{what} ({reason})" if reason else what
-
-
-def _where(gap: Gap, every: Sequence[str]) -> str:
-    return "" if len(gap.nodes) >= len(every) else f" on {len(gap.nodes)} of {len(every)} nodes"

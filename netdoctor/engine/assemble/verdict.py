@@ -81,8 +81,8 @@ def verdict_of(
     )
     text = _headline(verdict, groups, outcome, suppressed, len(blocked))
     limits = summary.limits(verdict, context.run.profile) if not fails else ""
-    unseen = scope.not_seen(verdict.gaps, judgement.nodes)
-    return replace(verdict, headline="; ".join(filter(None, [text, limits, unseen])))
+    untested = summary.gaps(verdict.gaps, len(judgement.nodes))
+    return replace(verdict, headline="; ".join(filter(None, [text, limits, untested])))
 
 
 def _judged(judgement: Judgement) -> bool:
@@ -117,7 +117,8 @@ def _headline(
         parts.append(f"{n} will cause trouble")
     passes = f"{verdict.counts.pass_} pass, {verdict.counts.skip} skip"
     if verdict.state == "ready" and not parts:
-        parts.append(f"{number(sum(map(len, judgement.cells.values())), 'result')}: {passes}")
+        passing = sum(Status.PASS in by_node.values() for by_node in judgement.cells.values())
+        parts.append(summary.nothing_wrong(passing, len(judgement.nodes)))
     if verdict.state == "undecided" and not by_status[Status.FAIL]:
         parts.insert(0, "no problem proven")
     if suppressed:

@@ -25,8 +25,8 @@ SINGLE_ROWS = 64
 
 _WORST_FIRST = "X?!b-."
 _KINDS = {
-    "look": "look, changes nothing",
-    "do": "do",
+    "look": "inspect, changes nothing",
+    "do": "fix",
     "job": "job's environment or script",
     "hosts": "hosts file",
     "console": "console of the node",
@@ -56,7 +56,7 @@ def render(report: Report) -> str:
         ("pairs", "Pairs", plots.pairs),
         ("bandwidth", "All-reduce by size", plots.sizes),
         ("nodes", "Nodes", _nodes),
-        ("gaps", "Not seen", _gaps),
+        ("gaps", "Not tested", _gaps),
         ("notes", "Notes", _notes),
     ):
         section = ET.Element("section", {"id": name, "aria-labelledby": f"{name}-title"})
@@ -128,8 +128,9 @@ def _cause(section: ET.Element, report: Report, cause: Cause, index: Index) -> N
 
     entry("check", filter(None, [describe.cause_check(cause)]))
     entry("nodes", filter(None, [describe.cause_nodes(report, cause)]))
-    entry("seen", [fmt.plain(line) for line in cause.seen])
-    entry("explains", describe.explains(report, cause, index))
+    entry("found", [fmt.plain(line) for line in cause.seen])
+    entry("blocks", describe.blocks(report, cause, index))
+    entry("also", describe.explains(report, cause, index))
     entry("since", describe.since(report, cause))
     entry("why", [fmt.plain(cause.why)] if cause.why else [])
     entry("see", [fmt.plain(cause.see)] if cause.see else [])

@@ -94,9 +94,11 @@ def _cause(report: Report, cause: Cause, index: Index) -> Iterator[str]:
     yield f"- check: {check}"
     yield f"- nodes: {escape(describe.cause_nodes(report, cause))}"
     for line in cause.seen:
-        yield f"- seen: {escape(line)}"
+        yield f"- found: {escape(line)}"
+    for line in describe.blocks(report, cause, index):
+        yield f"- blocks: {escape(line)}"
     for line in describe.explains(report, cause, index):
-        yield f"- explains: {escape(line)}"
+        yield f"- also: {escape(line)}"
     for line in describe.since(report, cause):
         yield f"- since: {escape(line)}"
     if cause.settle_by:

@@ -29,8 +29,10 @@ _STYLES = {
     "undecided": _YELLOW,
 }
 _LABEL = 10
+_HEAD = 12  # as wide as NOT READY or UNDECIDED, and a gap
+_EXPECTED = "expected "
 _REASONS_MAX = 8
-_JOINED = 34
+_WORST_FIRST = ("fail", "warn", "unknown", "blocked", "pass", "skip")
 
 _Row = tuple[str, str, int, str, str]  # status, family, checks, who, remark
 
@@ -109,7 +111,7 @@ class _Page:
             return [*self.causes(evidence_lines), end]
         blocks = [
             list(self.header()),
-            [*self.verdict()],
+            [*self.verdict(), *self.scope()],
             self.causes(evidence_lines),
             list(self.table()),
             list(self.bandwidth()),
@@ -154,21 +156,23 @@ class _Page:
 
     def verdict(self) -> Iterator[str]:
         name = summary.verdict(self.report)
-        indent = len(name) + 3
         style = _STYLES.get(self.report.verdict.state, "")
-        headline = summary.headline(self.report)
-        if indent + len(headline) <= self.width:  # keeps the wide gap before the figures of a READY
-            yield self.line((name, style), "   ", headline)
-        else:
-            for number, piece in enumerate(self.wrap(headline, indent)):
-                start: tuple[str | tuple[str, str], ...] = (
-                    ((name, style), "   ") if number == 0 else (" " * indent,)
-                )
-                yield self.line(*start, piece)
+        for number, piece in enumerate(self.wrap(summary.short_headline(self.report), _HEAD)):
+            start = ((name, style), " " * (_HEAD - len(name))) if number == 0 else (" " * _HEAD,)
+            yield self.line(*start, piece)
         stopped = summary.stopped(self.report)
         if stopped:
             for piece in self.wrap(stopped, 0, 2):
                 yield self.line(piece)
+
+    def scope(self) -> Iterator[str]:
+        """Yield which nodes can be used, and what the verdict does not speak of."""
+        usable = summary.usable(self.report, self.fold_limit)
+        yield from self.hanging(f"{'usable':<{_HEAD}}", usable) if usable else ()
+        label = "not tested"
+        for text in summary.not_tested(self.report):
+            yield from self.hanging(f"{label:<{_HEAD}}", text)
+            label = ""
 
     def causes(self, evidence_lines: int) -> list[str]:
         causes = self.report.causes if self.all_causes else self.report.causes[:SHOWN_CAUSES]
@@ -183,11 +187,16 @@ class _Page:
     def cause(self, cause: Cause, evidence_lines: int) -> Iterator[str]:
         """Yield the block of one cause."""
         yield from self.cause_title(cause)
-        observed = [fmt.plain(line) for line in cause.seen[:evidence_lines]]
-        if len(cause.seen) > evidence_lines:
-            observed[-1] += f" (and {len(cause.seen) - evidence_lines} more: -v)"
-        yield from self.labelled("seen", observed)
-        yield from self.labelled("explains", describe.explains(self.report, cause, self.index))
+        seen = [fmt.plain(line) for line in cause.seen]
+        expected = [line.removeprefix(_EXPECTED) for line in seen if line.startswith(_EXPECTED)]
+        seen = [line for line in seen if not line.startswith(_EXPECTED)]
+        found = seen[:evidence_lines]
+        if len(seen) > evidence_lines:
+            found[-1] += f" (and {len(seen) - evidence_lines} more: -v)"
+        yield from self.labelled("found", found)
+        yield from self.labelled("expected", expected)
+        yield from self.labelled("blocks", describe.blocks(self.report, cause, self.index))
+        yield from self.labelled("also", describe.explains(self.report, cause, self.index))
         yield from self.labelled("since", describe.since(self.report, cause))
         if self.verbosity > 0:
             yield from self.labelled("why", [fmt.plain(cause.why)] if cause.why else [])
@@ -204,7 +213,8 @@ class _Page:
         if cause.verify:
             again = "verify" if cause.status != "unknown" or cause.settle_by else "try"
             yield self.line(self.label(again), commands.display(cause.verify.shell))
-        yield from self.labelled("see", [fmt.plain(cause.see)] if cause.see else [])
+        if cause.see:
+            yield self.line(self.label("see"), fmt.plain(cause.see))  # whole: it is clicked, or pasted
 
     def cause_title(self, cause: Cause) -> Iterator[str]:
         check = describe.cause_check(cause)
@@ -261,7 +271,16 @@ class _Page:
             yield from self.labelled(name, [fmt.plain(text)])
 
     def fix(self, name: str, fix: FixRecord) -> Iterator[str]:
-        yield from self.labelled(name, [describe.script_label(self.report, fix)])
+        label = self.label(name)
+        pieces = self.wrap(
+            describe.script_label(self.report, fix), len(label), len(label) if self.width >= 60 else 4
+        )
+        for number, piece in enumerate(pieces):
+            risk, found, rest = (
+                piece.partition(": ") if number == 0 and fix.risk != "low" else ("", "", piece)
+            )
+            start = label if number == 0 else " " * (len(label) if self.width >= 60 else 4)
+            yield self.line(start, (risk + found, _RED), rest)
         indent = "      " if self.width >= 60 else "    "
         for shell in commands.to_type(fix, every=self.all_causes or self.verbosity > 0):
             yield self.line(indent, shell)
@@ -271,28 +290,30 @@ class _Page:
                 yield self.line(indent, shell)
 
     def table(self) -> Iterator[str]:
-        """Yield one row per family, and the counts."""
+        """Yield one row per family, the worst first; what is in order, or does not apply, in a row each."""
         rows: list[_Row] = []
         for row in self.report.families:
             who, remark = families.value(self.report, row, self.index)
-            label = families.label(row.family)
             status = families.status(self.report, row, self.index)
-            rows.append((status, label, row.checks, who, remark if self.width >= 70 else ""))
-        rows = _merged(rows) if self.verbosity < 1 else rows
+            rows.append((status, families.label(row.family), row.checks, who, remark))
+        rows.sort(key=lambda row: _WORST_FIRST.index(row[0]) if row[0] in _WORST_FIRST else 0)
+        everywhere = fmt.nodes_text(self.report, self.report.matrix.nodes)
+        rows = _merged(rows, everywhere) if self.verbosity < 1 else rows
         state = max([4, *(len(summary.word(row[0])) for row in rows)])
-        name = max([10, *(len(row[1]) for row in rows)])
+        name = max([10, *(len(row[1]) for row in rows if "," not in row[1])])
         for status, label, checks, who, remark in rows:
             value = f"{who}    {remark}" if remark and who else who or remark
-            left = f"{label:<{name}} {checks:>2}   "
+            count = f"{checks:>2}   " if self.verbosity > 0 else ""
+            left = f"{label:<{name}}  {count}" if len(label) <= name and (value or count) else ""
             indent = 2 + state + 2 + len(left)
             style = _STYLES.get(status, "")
             word = summary.word(status)
-            pieces = [value] if indent + len(value) <= self.width else list(self.wrap(value, indent))
+            pieces = list(self.wrap(value if left else f"{label}   {value}".rstrip(), indent))
             start = ("  ", (word, style), " " * (state - len(word) + 2), left)
             yield self.line(*start, pieces[0] if pieces else "")
             for piece in pieces[1:]:
                 yield self.line(" " * indent, piece)
-        if self.report.verdict.state not in ("ready", "partial_pass") or self.verbosity > 0:
+        if self.verbosity > 0:
             indent = 8 if self.width >= 60 else 2
             yield from self.hanging(" " * indent, summary.counts_line(self.report), indent + 2)
 
@@ -313,8 +334,9 @@ class _Page:
             if not self.index.is_plain_pass(result):
                 text = fmt.plain(result.summary or result.observed or "", 300)
                 if result.status == "blocked" and result.cause is not None:
-                    text = f"waits for [{result.cause}]"
-                line = f"{summary.word(result.status)}: {text}"
+                    text = f"by [{result.cause}]"
+                blocked = result.status == "blocked" and result.cause is not None
+                line = f"{summary.word(result.status)}{'' if blocked else ':'} {text}"
                 found.setdefault(result.check, {}).setdefault(line, []).append(result.target)
         found = {check: fmt.fold_addresses(lines) for check, lines in found.items()}
         for check, cells in zip(matrix.checks, matrix.cells, strict=True):
@@ -369,10 +391,8 @@ class _Page:
             first = min(self.report.suppressed, key=lambda one: one.until or "9")
             rest = f" (and {len(accepted) - 1} more: -v)"
             accepted = [accepted[self.report.suppressed.index(first)] + rest]
-        usable = summary.usable(self.report, self.fold_limit)
         yield from self.block("accepted", accepted)
-        yield from self.block("healed", summary.healed(self.report))
-        yield from self.block("usable", [usable] if usable else [])
+        yield from self.block("fixed", summary.healed(self.report))
         step = summary.next_step(self.report)
         if step:
             does, then = step
@@ -388,20 +408,33 @@ class _Page:
             yield from self.hanging(f"{label:<{_LABEL}}", text)
 
 
-def _merged(rows: list[_Row]) -> list[_Row]:
-    """Put rows that say the same into one, where the table is longer than eight rows. Findings stay alone."""
-    if len(rows) <= 8:
-        return rows
-    merged: list[_Row] = []
-    latest: dict[tuple[str, str, str], int] = {}
-    for row in rows:
-        status, label, checks, who, remark = row
-        row_number = latest.get((status, who, remark))
-        if row_number is not None and len(merged[row_number][1]) + 2 + len(label) <= _JOINED:
-            known = merged[row_number]
-            merged[row_number] = (status, f"{known[1]}, {label}", known[2] + checks, who, remark)
-            continue
-        if status in ("pass", "skip", "blocked"):
-            latest[status, who, remark] = len(merged)
-        merged.append(row)
-    return merged
+def _merged(rows: list[_Row], everywhere: str) -> list[_Row]:
+    """Put rows that ask for nothing into one: what passes everywhere, does not apply, or is blocked alike."""
+    merged: dict[tuple[str, str], list[_Row]] = {}
+    for number, row in enumerate(rows):
+        status, who = row[0], row[3]
+        alike = (status == "pass" and who == everywhere) or status in ("skip", "blocked", "unknown")
+        key = ("" if status == "skip" else who) if alike else f"\0{number}"
+        merged.setdefault((status, key), []).append(row)
+    return [_one_row(members, everywhere) for members in merged.values()]
+
+
+def _one_row(members: list[_Row], everywhere: str) -> _Row:
+    """The row of several families; what passes everywhere or does not apply needs no more than names."""
+    status, _, _, who, remark = members[0]
+    checks = sum(row[2] for row in members)
+    if status == "pass" and who == everywhere:
+        return (
+            status,
+            ", ".join(f"{row[1]} ({row[4]})" if row[4] else row[1] for row in members),
+            checks,
+            "",
+            "",
+        )
+    return (
+        status,
+        ", ".join(row[1] for row in members),
+        checks,
+        "" if status == "skip" and len(members) > 1 else who,
+        remark,
+    )
