@@ -150,7 +150,7 @@ def families(checks: Iterable[Check]) -> str:
     for check in sorted(checks, key=lambda check: check.id):
         members.setdefault(check.family, []).append(check)
     rows = [
-        "| `--require` | not seen: | quick | launch adds | full adds | to be asked for |",
+        "| `--require` | not tested: | quick | launch adds | full adds | to be asked for |",
         "|---|---|---|---|---|---|",
     ]
     for family in sorted(members, key=sort_key):

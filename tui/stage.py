@@ -33,7 +33,7 @@ from netdoctor.tui.widgets import Bar, Page
 SIDE_FROM = 140
 DETAIL_FROM = 20  # lines of a window
 # Of fixes that are no command for this shell.
-COPY_HINTS = {"look": "y copy look", "job": "y copy for job", "console": "y copy for console"}
+COPY_HINTS = {"look": "y copy inspect", "job": "y copy for job", "console": "y copy for console"}
 SPINNER = "|/-\\"
 BARS = ("head", "tabs", "panel", "detail", "status", "keys")
 # Screens that the small form has, and actions that lead to others.

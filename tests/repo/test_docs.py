@@ -73,5 +73,5 @@ def test_the_tables_of_verdict_and_expect_are_what_the_checks_say(generator: Mod
     assert generator.verdict(checks, text) == text, "run `make docs`"
     assert generator.verdict(list(checks)[:5], text) != text
     families = {check.family for check in checks}
-    assert families == set(SUBJECTS), "each has its words behind: not seen"
+    assert families == set(SUBJECTS), "each has its words behind: not tested"
     assert all(f"| `{family}` |" in text for family in families)

@@ -346,7 +346,7 @@ def test_short_is_silent_when_ready_and_one_line_per_cause_otherwise() -> None:
 def test_short_says_what_ready_does_not_speak_of() -> None:
     report = sample_report("ready")
     gap = Gap(family="bw", what="the all-reduce", reason="no torch", nodes=report.matrix.nodes)
-    said = "160 results: 160 pass; not seen: the all-reduce (no torch)"
+    said = "40 checks pass on 4 nodes; not tested: the all-reduce (no torch)"
     verdict = dataclasses.replace(report.verdict, gaps=(gap,), headline=said)
     report = dataclasses.replace(report, verdict=verdict)
     (line,) = short(report).splitlines()

@@ -28,7 +28,7 @@ def test_four_plain_nodes(lab4: Lab, folder: Path) -> None:
     software, rates = scanned.report["verdict"]["gaps"]
     assert (software["checks"], rates["checks"]) == (["sw.torch"], ["bw.allreduce"])
     assert software["reason"] == rates["reason"]
-    words = f"not seen: the job's Python, the all-reduce ({software['reason']})"
+    words = f"not tested the job's Python, the all-reduce ({software['reason']})"
     assert words in " ".join(scanned.text.split())
     assert scanned.cell("net.ports", "node0") == "."
     assert scanned.cell("gpu.visible", "node0") == scanned.cell("rdma.hca", "node0") == "-"

@@ -12,7 +12,7 @@ def test_one_of_two_faults_is_healed_and_the_good_nodes_are_scanned(lab4: Lab, f
     put(lab4, ("node1 small-shm", "node2 drop"))
     scanned = scan(lab4, folder)
     assert found(scanned) == {"shm-small": ("node1",), "firewall-inbound": ("node2",)}, scanned.summary()
-    assert "usable    3 of 4   node[0-1,3]\n" in scanned.text
+    assert "usable      3 of 4   node[0-1,3]\n" in scanned.text
     (shm,) = [cause for cause in scanned.report["causes"] if cause["key"] == "shm-small"]
     apply_fix(scanned, shm)
     done = verify(scanned, shm)
