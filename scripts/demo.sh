@@ -58,7 +58,7 @@ done
 
 echo
 set +e
-shown netdoctor scan lab/hosts.txt --ssh-config lab/ssh_config "${only[@]}" --no-save -o text -o json=report.json
+shown netdoctor scan lab/hosts.txt --ssh-config lab/ssh_config "${only[@]}" -o text -o json=report.json
 code=$?
 set -e
 echo

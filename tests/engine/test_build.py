@@ -460,6 +460,13 @@ def test_what_was_seen_is_folded_and_has_no_line_twice() -> None:
     assert len(set(cause.seen)) == len(cause.seen)
 
 
+def test_evidence_that_is_part_of_other_evidence_is_not_said_again() -> None:
+    lines = ("127.0.1.1 n1", "127.0.1.1 n1; 10.0.0.2 n2")
+    evidence = tuple(Evidence(kind="file", where="n1", what="/etc/hosts", output=line) for line in lines)
+    [cause] = made(saying("net.x", fail("n1", "bad", evidence=evidence))).causes
+    assert [line for line in cause.seen if "hosts" in line] == [f"n1, /etc/hosts: {lines[1]}"]
+
+
 def test_a_bound_that_is_a_constant_says_where_it_comes_from() -> None:
     source = "https://docs.example/bound"
     for origin, own, see in (

@@ -124,6 +124,7 @@ def _evidence_lines(group: Group) -> list[str]:
         plain = named_already or targets in ([CLUSTER], [CONTROL])
         lines.append(text if plain else f"{culprit_names(targets)}: {text}")
     adds = [e for e in evidence if not any(e in line or e.partition(": ")[2] in line for line in lines)]
+    adds = [e for e in adds if not any(e != other and e in other for other in adds)]
     lines = [*lines[:2], *adds[:3], *lines[2:]]
     rest = len(summaries) + len(adds[:3]) - SEEN_LINES
     if rest > 1:
