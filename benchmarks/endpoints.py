@@ -10,9 +10,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
 
 import psutil
+
+from netdoctor.compat import Self
 
 # OpenSSH's own limit of addresses that one server listens on (MAX_LISTEN_SOCKS).
 ADDRESSES_PER_SERVER = 16

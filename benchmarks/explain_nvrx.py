@@ -15,12 +15,12 @@ import os
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from netdoctor.compat import tomllib
 from netdoctor.explain.engine import explain
 
 AGENT = "nvidia_resiliency_ext.attribution.restart_agent.cli"

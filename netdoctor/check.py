@@ -6,9 +6,9 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import TypedDict, TypeVar, Unpack
+from typing import TypedDict, TypeVar
 
+from netdoctor.compat import StrEnum, Unpack
 from netdoctor.facts.base import FACT_TYPES, FactInfo
 from netdoctor.model import Finding
 

@@ -26,11 +26,12 @@ import re
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
+from netdoctor.compat import UTC, instant
 from netdoctor.errors import InputError
 from netdoctor.jsontext import depth, encode_line, has_more
 from netdoctor.text import clean
@@ -65,7 +66,7 @@ class Line:
     @property
     def taken_at(self) -> float:
         """Seconds since the epoch."""
-        return datetime.fromisoformat(self.taken).timestamp()
+        return instant(self.taken).timestamp()
 
 
 def now() -> str:
@@ -142,7 +143,7 @@ def is_too_large(data: bytes) -> bool:
 def is_time(text: str) -> bool:
     """Whether it may stand as `Line.taken`."""
     try:
-        return _TIME.fullmatch(text) is not None and datetime.fromisoformat(text).timestamp() >= 0
+        return _TIME.fullmatch(text) is not None and instant(text).timestamp() >= 0
     except (ValueError, OverflowError):
         return False
 

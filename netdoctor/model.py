@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import Any, NamedTuple
+
+from netdoctor.compat import StrEnum
 
 CLUSTER = "cluster"
 CONTROL = "control"

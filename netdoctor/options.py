@@ -8,11 +8,11 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from netdoctor.compat import StrEnum
 from netdoctor.errors import InputError
 from netdoctor.facts.host import VIAS
 from netdoctor.facts.software import BACKENDS, LAUNCHERS

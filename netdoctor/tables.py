@@ -1,17 +1,18 @@
 """Tables of what others decide, as TOML beside the code that reads them, each held to a schema."""
 
-import tomllib
 from importlib.resources import files
 from typing import TypeVar
 
 import msgspec
+
+from netdoctor.compat import tomllib
 
 T = TypeVar("T")
 
 
 def table(package: str, name: str, kind: type[T]) -> T:
     """The table ``data/NAME`` of a package. Raises ValueError with the file and the key at fault."""
-    text = files(package).joinpath("data", name).read_text("utf-8")
+    text = files(package).joinpath("data").joinpath(name).read_text("utf-8")
     return parsed(text, f"{package.replace('.', '/')}/data/{name}", kind)
 
 

@@ -34,6 +34,7 @@ FLIPPED = {
 }  # fmt: skip
 LIMIT_S = 120.0
 WORKERS = 2
+FAIL_MOST = 5
 
 
 @dataclass(frozen=True)
@@ -112,11 +113,14 @@ class Tests:
         argv = ["-q", "-n", str(WORKERS), "--cov-config=mutants.coveragerc", "--cov-context=test"]
         argv += ["--ignore=tests/fuzz/test_worlds.py"]  # makes mounts of its own
         done = pytest(copy, *argv, "--cov=checks", "--cov=netdoctor", "--cov-report=")
-        if done.returncode:
-            sys.exit(done.stdout.decode("utf-8", "replace"))
+        out = done.stdout.decode("utf-8", "replace")
+        fail = {_test(one) for one in re.findall(r"^FAILED (\S+)", out, re.MULTILINE)}
+        if done.returncode and not 0 < len(fail) <= FAIL_MOST:
+            sys.exit(out)
         self._data = CoverageData(str(copy / ".coverage"))
         self._data.read()
-        self._all = {_test(one) for one in self._data.measured_contexts()} - {""}
+        # What fails without a change, as under the load of a busy machine, says nothing about one.
+        self._all = {_test(one) for one in self._data.measured_contexts()} - {""} - fail
 
     def of(self, mutant: Mutant) -> list[list[str]]:
         """Ids of tests, without parameters and the nearest first: those that run the line, then the others of
@@ -126,7 +130,7 @@ class Tests:
         contexts = {one for line in mutant.statement for one in lines.get(line, ())}
         room = "/".join(mutant.path.parts[:-1]).removeprefix("netdoctor/")
         near = (f"/test_{mutant.path.stem.strip('_')}.py", f"tests/{room}/")
-        running = {_test(one) for one in contexts - {""}}
+        running = {_test(one) for one in contexts - {""}} & self._all
         files = {one.partition("::")[0] for one in running}
         others = {one for one in self._all if one.partition("::")[0] in files} - running
         if "" in contexts:  # when the module was imported

@@ -156,17 +156,15 @@ def each_of(attacks: Iterable[str]) -> Callable[[Callable[..., None]], Callable[
 
     def fold(test: Callable[..., None]) -> Callable[..., None]:
         def every(**given: object) -> None:
-            through: list[Exception] = []
+            through: dict[str, Exception] = {}
             for attack in names:
                 try:
                     test(attack=attack, **given)
                 except Exception as error:
-                    error.add_note(f"attack: {attack}")
-                    through.append(error)
-            if len(through) == 1:
-                raise through[0]
+                    through[attack] = error
             if through:
-                raise ExceptionGroup(f"{len(through)} of {len(names)} attacks", through)
+                first = next(iter(through))
+                raise AssertionError(f"got through: {', '.join(through)}; {first}:") from through[first]
 
         signature = inspect.signature(test)
         parameters = [p for name, p in signature.parameters.items() if name != "attack"]

@@ -23,7 +23,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
@@ -34,6 +33,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import netdoctor.lab
+from netdoctor.compat import tomllib
 from netdoctor.engine.gathering import all_paths
 from netdoctor.facts.counters import LaterCounters
 from netdoctor.facts.host import Login, Session

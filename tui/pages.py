@@ -4,8 +4,8 @@ Everything that came from outside passes `fmt.plain` (one harmless line) or `com
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
+from netdoctor.compat import UTC, instant
 from netdoctor.errors import InputError
 from netdoctor.report import commands, describe, families, fmt, summary
 from netdoctor.report.kept import pair_checks, pairs_of
@@ -39,7 +39,7 @@ EVIDENCE_FIRST, EVIDENCE_FIRST_NARROW = 12, 4
 def age_s(report: Report, now: float) -> float | None:
     """Seconds since a report was finished, None when it does not say."""
     try:
-        finished = datetime.fromisoformat(report.run.finished)
+        finished = instant(report.run.finished)
     except ValueError:
         return None
     if finished.tzinfo is None:

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from heapq import heapify, heappop, heappush
 
+from netdoctor.compat import StrEnum
 from netdoctor.facts.bandwidth import LossMatrix, TcpRates
 from netdoctor.facts.net import PathMtus, PortMatrix
 from netdoctor.model import CLUSTER, Cause, Finding, pair, unknown

@@ -78,7 +78,8 @@ def settings(nics: Nics, hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:
         typical = of_most(values.values())
         for nic, value in values.items():
             if typical is not None and value < typical:
-                low[*nic, OFF if key in FEATURES else FEWER].append((key, value, typical))
+                what = (*nic, OFF if key in FEATURES else FEWER)
+                low[what].append((key, value, typical))
     for (node, name, cause), rows in low.items():
         has, expected = (listing(_word(key, pair[i]) for key, *pair in rows) for i in (0, 1))
         yield cause.warn(

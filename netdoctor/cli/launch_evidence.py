@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
+from netdoctor.compat import instant
 from netdoctor.errors import InputError
 from netdoctor.inventory import Target
 from netdoctor.launch import Evidence
@@ -22,7 +23,7 @@ def evidence_of(report: Report, path: Path, now: float | None = None) -> Evidenc
         raise InputError(f"{path}: is redacted: its nodes have other names")
     request = kept_request(report, {}, path)
     try:
-        finished = datetime.fromisoformat(report.run.finished).timestamp()
+        finished = instant(report.run.finished).timestamp()
     except (ValueError, OverflowError):
         raise InputError(f"{path}: does not say when it was made") from None
     stops = [cause.title for cause in report.causes if cause.status == "fail"]

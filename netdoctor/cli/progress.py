@@ -6,8 +6,9 @@ import threading
 import time
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Self, TextIO
+from typing import TextIO
 
+from netdoctor.compat import Self
 from netdoctor.engine.run import Progress as Event
 from netdoctor.text import clean
 

@@ -7,8 +7,9 @@ is reported; what comes after it follows from it.
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
+from netdoctor.compat import UTC
 from netdoctor.explain.flight import Operation, Record
 from netdoctor.explain.model import ranges
 

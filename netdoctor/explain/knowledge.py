@@ -4,11 +4,9 @@ docs/explain-knowledge.md describes the form for whoever adds a cause.
 """
 
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +14,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import structs
 
+from netdoctor.compat import StrEnum, tomllib
 from netdoctor.explain.literals import required
 
 FOLDER = Path(__file__).parent / "knowledge"

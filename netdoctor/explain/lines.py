@@ -4,7 +4,9 @@ import calendar
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
+
+from netdoctor.compat import UTC
 
 # Colours and other escape sequences: ECMA-48 5.4 and 5.6, as netdoctor.text knows them, on bytes.
 ESCAPES = re.compile(

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
+from netdoctor.compat import StrEnum
 from netdoctor.explain.knowledge import Known, Pattern, Role
 from netdoctor.explain.lines import Moment, Speaker
 

@@ -3,9 +3,10 @@
 import json
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
+from netdoctor.compat import UTC
 from netdoctor.explain import nccl_info
 from netdoctor.explain.knowledge import Role, load
 from netdoctor.explain.lines import RAISED, WARNS, message

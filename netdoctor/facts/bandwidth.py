@@ -1,8 +1,8 @@
 """What the bandwidth experiments measured: packet loss, TCP streams, pairs and all-reduces of torch."""
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 
+from netdoctor.compat import StrEnum
 from netdoctor.facts.base import fact
 
 

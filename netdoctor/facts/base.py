@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TypeVar
+
+from netdoctor.compat import StrEnum
 
 T = TypeVar("T", bound=type)
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from statistics import median
 from typing import Literal, get_args
 
+from netdoctor.compat import StrEnum
 from netdoctor.facts.base import fact
 
 # What reaches the nodes, as --via has it.

@@ -1,7 +1,8 @@
 """What pair measurements say and who can be behind a slow one: data, decided on in netdoctor/localise/."""
 
 from dataclasses import dataclass, field
-from enum import StrEnum
+
+from netdoctor.compat import StrEnum
 
 
 class Kind(StrEnum):

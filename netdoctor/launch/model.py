@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cached_property
 
+from netdoctor.compat import StrEnum
 from netdoctor.errors import InputError
 from netdoctor.store import Store
 

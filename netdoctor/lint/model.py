@@ -5,9 +5,9 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
+from netdoctor.compat import StrEnum
 from netdoctor.text import clean
 
 MESSAGE_MOST = 600

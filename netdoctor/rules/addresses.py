@@ -45,14 +45,14 @@ def bare(text: str) -> IPAddress:
 def bits_of(text: str) -> int:
     """The 128 bits of an IPv6 address. Raises ValueError for anything else."""
     try:
-        return int.from_bytes(socket.inet_pton(socket.AF_INET6, text))
+        return int.from_bytes(socket.inet_pton(socket.AF_INET6, text), "big")
     except (OSError, ValueError):
         return int(ipaddress.IPv6Address(text))
 
 
 def dotted(number: int) -> str:
     """``10.0.0.1`` of its 32 bits."""
-    return socket.inet_ntoa(number.to_bytes(4))
+    return socket.inet_ntoa(number.to_bytes(4, "big"))
 
 
 @lru_cache(maxsize=CACHED)

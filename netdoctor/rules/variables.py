@@ -7,12 +7,12 @@ and torch 2.15.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import lru_cache
 
 from msgspec import Struct
 
 from netdoctor import tables
+from netdoctor.compat import StrEnum
 from netdoctor.facts.software import CALLING, ConfFile, EnvFacts, Job
 from netdoctor.memo import by_identity
 from netdoctor.rules.versions import Version, at_least

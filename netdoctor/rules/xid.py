@@ -4,12 +4,12 @@ The catalogue is data/xid.toml.
 """
 
 import re
-from enum import StrEnum
 from typing import NamedTuple
 
 from msgspec import Struct
 
 from netdoctor import tables
+from netdoctor.compat import StrEnum
 
 
 class Need(StrEnum):

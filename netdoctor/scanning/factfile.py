@@ -15,13 +15,12 @@ import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
-from enum import StrEnum
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
 
+from netdoctor.compat import StrEnum, instant
 from netdoctor.factlines import SCHEMA
 from netdoctor.inventory.names import is_valid_host, node_id
 from netdoctor.inventory.task import COUNT_MAX, NODES_MAX, TEXT_MAX, Task
@@ -171,7 +170,7 @@ def decode(line: bytes, position: str) -> Written | None:
 
 def _seconds(stamp: str) -> float:
     """Of RFC 3339, since the epoch. Raises ValueError."""
-    when = datetime.fromisoformat(stamp)
+    when = instant(stamp)
     if when.tzinfo is None or not 1970 < when.year < 9000:
         raise ValueError(f"{stamp} is no such time")
     return when.timestamp()

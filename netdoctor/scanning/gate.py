@@ -3,12 +3,12 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from enum import Enum
 from typing import Any
 
 from netdoctor import __version__
 from netdoctor.check import Profile
+from netdoctor.compat import instant
 from netdoctor.facts.software import Job
 from netdoctor.inventory.nodeset import fold
 from netdoctor.options import Group, of_group
@@ -157,7 +157,7 @@ def not_ours_now(report: Report, *, now: float, max_age_s: float) -> str:
 
 def _seconds(stamp: str) -> float:
     try:
-        return datetime.fromisoformat(stamp).timestamp()
+        return instant(stamp).timestamp()
     except (ValueError, OverflowError):
         return -math.inf
 

@@ -10,12 +10,13 @@ import stat
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
 
 from netdoctor import __version__
+from netdoctor.compat import UTC, instant
 from netdoctor.errors import InputError
 from netdoctor.factlines import raw_lines
 from netdoctor.facts.base import FACT_TYPES
@@ -215,7 +216,7 @@ def _of_report(path: str, name: str) -> Iterator[tuple[Written, int]]:
         report = load(Path(path))
         facts = facts_kept(report.facts).plain().get("node", {})
         # Some of it was measured when that scan began, also where a part was looked at again later.
-        began = datetime.fromisoformat(report.run.started).timestamp()
+        began = instant(report.run.started).timestamp()
     except (InputError, ValueError, OverflowError) as error:
         message = str(error).removeprefix(f"{path}: ")
         yield Written(position=name, node=_node_of(path), fault=Fault.BROKEN, detail=clean(message, 200)), 0

@@ -8,10 +8,11 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from netdoctor import __version__
+from netdoctor.compat import UTC
 from netdoctor.engine.assemble.report import Context, Remote, build, check_records
 from netdoctor.engine.gathering import AUTO
 from netdoctor.engine.run import Outcome

@@ -4,11 +4,11 @@ import difflib
 import errno
 import re
 import stat
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from netdoctor.compat import tomllib
 from netdoctor.errors import InputError
 from netdoctor.files import open_shared, read_regular
 from netdoctor.inventory.nodeset import RANGE_MAX, expand

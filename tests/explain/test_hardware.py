@@ -1,10 +1,10 @@
 """Lines of devices, drivers and transports: what they lead to, and what frightens for nothing."""
 
-import tomllib
 from pathlib import Path
 
 import pytest
 
+from netdoctor.compat import tomllib
 from netdoctor.explain.engine import explain_text
 from netdoctor.explain.knowledge import Knowledge, load
 from netdoctor.explain.model import Confidence

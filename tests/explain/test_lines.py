@@ -1,7 +1,8 @@
 """What a line says of who wrote it and when, and what is left of it without what others put in front."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 
+from netdoctor.compat import UTC
 from netdoctor.explain.lines import message, moment, speaker, speaker_of_log
 
 SPEAKERS = {

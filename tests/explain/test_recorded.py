@@ -3,11 +3,11 @@
 `scripts/record_logs.py` records them and says in expected.toml what each log can show.
 """
 
-import tomllib
 from pathlib import Path
 
 import pytest
 
+from netdoctor.compat import tomllib
 from netdoctor.explain.engine import explain_text
 from netdoctor.explain.model import Confidence
 

@@ -1,8 +1,8 @@
 """Lines of sockets, names and launchers: what they lead to, and what frightens for nothing."""
 
-import tomllib
 from pathlib import Path
 
+from netdoctor.compat import tomllib
 from netdoctor.explain.engine import explain_text
 from netdoctor.explain.knowledge import load
 from netdoctor.explain.model import Confidence

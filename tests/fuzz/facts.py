@@ -13,11 +13,12 @@ import tempfile
 import time
 import zlib
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from netdoctor import __version__
+from netdoctor.compat import UTC
 from netdoctor.engine import registry
 from netdoctor.errors import InputError
 from netdoctor.facts.base import Why

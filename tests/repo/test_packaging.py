@@ -4,13 +4,13 @@ import os
 import shutil
 import subprocess
 import sys
-import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 
 import netdoctor
+from netdoctor.compat import tomllib
 
 ROOT = Path(__file__).parents[2]
 # What `pip install` reads; the rest of a checkout stays out of the way.

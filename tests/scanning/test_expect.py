@@ -1,7 +1,6 @@
 """What users expect of nodes: the file, what it does to a verdict, and `netdoctor expect`."""
 
 import contextlib
-import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from netdoctor import __version__, cli, factlines
 from netdoctor.check import Check
+from netdoctor.compat import tomllib
 from netdoctor.engine import registry
 from netdoctor.engine.diagnose import diagnose
 from netdoctor.engine.judge import judge

@@ -8,13 +8,13 @@ import shlex
 import signal
 import time
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from netdoctor import cli
+from netdoctor.compat import instant
 from netdoctor.facts.host import Login, Session
 from netdoctor.inventory import Target
 from netdoctor.inventory.task import Task
@@ -397,7 +397,7 @@ def test_a_saved_report_stands_for_a_scan_only_while_it_is_the_same(
     err = capfd.readouterr().err
     assert "gate: by .netdoctor/last.json, begun 2" in err
     saved = load_own(Path(".netdoctor/last.json"))
-    begun = datetime.fromisoformat(saved.run.started).timestamp()
+    begun = instant(saved.run.started).timestamp()
 
     def why(found: Report = saved, later_s: float = 1, touched: float = -1, **other: Any) -> str:
         plan = prepare(replace(asked, **other))

@@ -6,13 +6,14 @@ import random
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from netdoctor import __version__, cli
+from netdoctor.compat import UTC, instant
 from netdoctor.engine import registry
 from netdoctor.errors import InputError
 from netdoctor.facts.host import FILED
@@ -465,7 +466,7 @@ def test_a_report_of_files_is_as_old_as_the_oldest_of_them(tmp_path: Path) -> No
         )
         report = assemble(plan, plan.scan().run(plan.transport), 1.0)
         save(report, file)
-        assert datetime.fromisoformat(report.run.started).timestamp() == pytest.approx(now - 1200, abs=1)
+        assert instant(report.run.started).timestamp() == pytest.approx(now - 1200, abs=1)
     assert report
     assert "too old" in not_ours_now(report, now=now, max_age_s=1000.0)
 

@@ -3,7 +3,7 @@
 import json
 import tracemalloc
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from netdoctor import cli
+from netdoctor.compat import UTC
 from netdoctor.engine.assemble.accepted import Suppression, is_open
 from netdoctor.engine.assemble.report import Context, build
 from netdoctor.engine.judge import judge

@@ -4,8 +4,8 @@ import json
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
 
+from netdoctor.compat import Self
 from netdoctor.lab import Lab, up
 from tests.scan.faults import JOB_FILE, put
 from tests.scan.harness import netdoctor

@@ -109,7 +109,7 @@ def test_commands_are_drawn_whole_though_broken() -> None:
 def test_what_was_not_tested_is_read_to_its_end(state: str) -> None:
     """It is the last of the headline, which takes the lines that it needs."""
     report = rich_report(state=state)
-    gap = "not tested: the job's Python, the all-reduce (no torch in /usr/bin/python3; --python /opt/v has it)"
+    gap = "not tested: the job's Python, the all-reduce (no torch in /bin/python3; --python /opt/v has it)"
     verdict = dataclasses.replace(report.verdict, headline=f"some words before it; {gap}")
     screen = drive(application(dataclasses.replace(report, verdict=verdict)), (80, 30))
     assert gap in " ".join(" ".join(screen).split())

@@ -3,12 +3,13 @@
 import contextlib
 import dataclasses
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from netdoctor.compat import UTC
 from netdoctor.report.model import Note, Report
 from netdoctor.tui.app import NetdoctorApp
 from netdoctor.tui.events import Ended, Event, Failed, NodeDone, Phase

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 
 from netdoctor.check import Check
+from netdoctor.compat import UTC
 from netdoctor.engine.assemble.accepted import Suppression
 from netdoctor.report.model import Note, Part, Run
 

@@ -55,9 +55,9 @@ def _family_status(found: Set[Status]) -> str:
     """The worst status by name, ``blocked`` only when nothing was judged, ``skip`` when nothing applied."""
     for status in (Status.FAIL, Status.UNKNOWN, Status.WARN):
         if status in found:
-            return status.value
+            return str(status)
     if Status.PASS in found:
-        return Status.PASS.value
+        return str(Status.PASS)
     return Status.BLOCKED.value if Status.BLOCKED in found else Status.SKIP.value
 
 

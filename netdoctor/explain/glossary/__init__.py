@@ -5,12 +5,13 @@ program, type and allowed values of a Word.
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
+
+from netdoctor.compat import tomllib
 
 KINDS = ("variable", "option", "program", "error code", "term", "verdict")
 # What a value has to look like; `switch` is 0 or 1, `endpoint` HOST:PORT, `index` counts from 0.

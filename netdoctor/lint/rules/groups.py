@@ -30,7 +30,8 @@ class Together:
             for launch in shell.launches_of(*TORCH, closed=True):
                 words = tuple(word.text or str(word) for word in launch.rest)
                 if several(launch) and words and not launch.level:
-                    found[os.path.dirname(shell.file.path), *words].append((shell, launch))
+                    job = (os.path.dirname(shell.file.path), *words)
+                    found[job].append((shell, launch))
         # More scripts than nodes are those of more than one job.
         return [
             members

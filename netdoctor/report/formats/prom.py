@@ -4,8 +4,8 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator
-from datetime import datetime
 
+from netdoctor.compat import instant
 from netdoctor.report import fmt, summary
 from netdoctor.report.model import MeasureRecord, Report
 
@@ -161,6 +161,6 @@ def _number(value: float) -> str:
 
 def _epoch(text: str) -> float | None:
     try:
-        return datetime.fromisoformat(text).timestamp()
+        return instant(text).timestamp()
     except (ValueError, OverflowError, OSError):
         return None

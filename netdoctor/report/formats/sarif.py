@@ -6,9 +6,9 @@ that is not READY for want of a measurement is an invocation that was not succes
 
 import string
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
+from netdoctor.compat import UTC, instant
 from netdoctor.jsontext import encode
 from netdoctor.report import commands, describe, fmt, summary
 from netdoctor.report.model import Cause, Report, Suppressed
@@ -163,7 +163,7 @@ def _times(report: Report) -> dict[str, str]:
     found = {}
     for name, text in (("startTimeUtc", report.run.started), ("endTimeUtc", report.run.finished)):
         try:
-            found[name] = datetime.fromisoformat(text).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+            found[name] = instant(text).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         except (ValueError, OverflowError, OSError):
             continue
     return found

@@ -187,12 +187,12 @@ class _Page:
     def cause(self, cause: Cause, evidence_lines: int) -> Iterator[str]:
         """Yield the block of one cause."""
         yield from self.cause_title(cause)
-        seen = [fmt.plain(line) for line in cause.seen]
-        expected = [line.removeprefix(_EXPECTED) for line in seen if line.startswith(_EXPECTED)]
-        seen = [line for line in seen if not line.startswith(_EXPECTED)]
-        found = seen[:evidence_lines]
-        if len(seen) > evidence_lines:
-            found[-1] += f" (and {len(seen) - evidence_lines} more: -v)"
+        lines = [fmt.plain(line) for line in cause.seen]
+        expected = [line.removeprefix(_EXPECTED) for line in lines if line.startswith(_EXPECTED)]
+        lines = [line for line in lines if not line.startswith(_EXPECTED)]
+        found = lines[:evidence_lines]
+        if len(lines) > evidence_lines:
+            found[-1] += f" (and {len(lines) - evidence_lines} more: -v)"
         yield from self.labelled("found", found)
         yield from self.labelled("expected", expected)
         yield from self.labelled("blocks", describe.blocks(self.report, cause, self.index))
@@ -413,8 +413,8 @@ def _merged(rows: list[_Row], everywhere: str) -> list[_Row]:
     merged: dict[tuple[str, str], list[_Row]] = {}
     for number, row in enumerate(rows):
         status, who = row[0], row[3]
-        alike = (status == "pass" and who == everywhere) or status in ("skip", "blocked", "unknown")
-        key = ("" if status == "skip" else who) if alike else f"\0{number}"
+        quiet = (status == "pass" and who == everywhere) or status in ("skip", "blocked", "unknown")
+        key = ("" if status == "skip" else who) if quiet else f"\0{number}"
         merged.setdefault((status, key), []).append(row)
     return [_one_row(members, everywhere) for members in merged.values()]
 

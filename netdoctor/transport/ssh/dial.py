@@ -198,7 +198,11 @@ class Proxy:
         self._tail = b""
         try:
             self._process = subprocess.Popen(  # noqa: S603  # the user's own command, split, never a shell
-                argv, stdin=child_end.fileno(), stdout=child_end.fileno(), stderr=errors, process_group=0
+                argv,
+                stdin=child_end.fileno(),
+                stdout=child_end.fileno(),
+                stderr=errors,
+                start_new_session=True,
             )
         except OSError as e:
             self.sock.close()

@@ -1,4 +1,3 @@
-import tomllib
 from dataclasses import fields
 from pathlib import Path
 
@@ -6,6 +5,7 @@ import pytest
 
 import netdoctor.checks
 from netdoctor.checks._shared.outcomes import Outcome, Outcomes, Step, outcomes
+from netdoctor.compat import tomllib
 from netdoctor.model import CONTROL, Cause, Fix, Kind, Status
 
 TABLES = [
