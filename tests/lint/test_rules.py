@@ -3,9 +3,11 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from netdoctor.lint.engine import lint, rules
 from netdoctor.lint.files import Read, read
-from netdoctor.lint.model import Rule
+from netdoctor.lint.model import Kind, Rule
 
 HERE = Path(__file__).parent
 
@@ -39,3 +41,17 @@ def test_a_port_at_its_bounds() -> None:
 
     assert not any(map(said, ("0", "1024", "65535")))
     assert said("1") == said("1023") == said("65536") == said("-1") == said("x") == ["env.port"]
+
+
+@pytest.mark.parametrize(
+    ("written", "instead"),
+    [
+        ("mlx5_0,^mlx5_1", "mlx5_0,mlx5_1"),
+        ("^mlx5_0,^mlx5_1", "^mlx5_0,mlx5_1"),
+        ("=mlx5_0,=mlx5_1", "=mlx5_0,mlx5_1"),
+        ("^=mlx5_0,^=mlx5_1", "^=mlx5_0,mlx5_1"),
+    ],
+)
+def test_how_a_list_of_adapters_begins_counts_for_all_of_it(written: str, instead: str) -> None:
+    (found,) = lint([read("x", Kind.ENV, f"NCCL_IB_HCA={written}\n".encode())])
+    assert (found.rule, found.instead) == ("env.ifname", f"NCCL_IB_HCA={instead}")
