@@ -150,6 +150,21 @@ def test_values_are_what_bash_says(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("A=x; show 1 ${A:-d}", ["x"]),
+        ("A='--n 2'; A+=' --m 8'; show 1 $A", ["--n", "2", "--m", "8"]),
+        ("show 1 $((8 / 2)) $((8 % 3))", ["4", "2"]),
+        ("show 1 $((8 / 0))", None),
+        ("A=x; read -r A; show 1 $A", None),
+        ("A=x; printf -v A %s y; show 1 $A", None),
+    ],
+)
+def test_a_value_is_known_where_the_script_settles_it(line: str, words: list[str] | None) -> None:
+    assert claimed(parse(line)).get("1") == words
+
+
+@pytest.mark.parametrize(
     ("before", "exported"),
     [
         ("set -a", True),
