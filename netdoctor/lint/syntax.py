@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import pairwise, takewhile
 
 import tree_sitter
 import tree_sitter_bash
@@ -332,12 +333,10 @@ class _Reader(Expander):
     def effects(self, command: Command) -> None:
         """What a builtin does to variables."""
         name, texts = command.name, [word.text or "" for word in command.words[1:]]
-        if name == "set" and texts:
-            flags = [t for t in texts if t.startswith(("-", "+"))]
-            if any(f.startswith("-") and "a" in f[1:] for f in flags) or "allexport" in texts:
-                self.script.allexport = "+a" not in flags and not ("+o" in flags and "allexport" in texts)
-            elif "+a" in flags:
-                self.script.allexport = False
+        if name == "set":
+            for text, following in pairwise([*takewhile(lambda text: text != "--", texts), ""]):
+                if re.match(r"[-+]\w*(a|o allexport\b)", f"{text} {following}"):
+                    self.script.allexport = text[0] == "-"
         elif name in ("read", "mapfile", "readarray", "getopts") or (name == "printf" and "-v" in texts):
             for text in texts:
                 if _NAME.fullmatch(text):

@@ -81,6 +81,15 @@ def test_formats_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(r["locations"][0]["physicalLocation"]["region"]["startLine"] for r in only["results"])
 
 
+@pytest.mark.parametrize(("found", "told"), [(10, []), (12, ["and 2 more of this level"])])
+def test_annotations_beyond_what_github_shows_are_counted(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, found: int, told: list[str]
+) -> None:
+    (tmp_path / "train.env").write_text("MASTER_PORT=99999\n" * found)
+    marks = called(capsys, "-o", "github", str(tmp_path / "train.env"))[1].splitlines()
+    assert marks[10:] == told
+
+
 def test_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     text = io.TextIOWrapper(io.BytesIO(WRONG.format("").encode()))
     monkeypatch.setattr(sys, "stdin", text)
@@ -140,6 +149,7 @@ def test_options_that_are_none() -> None:
         "torchrun - x",
         "srun -",
         "mpirun -x",
+        "mpirun --mca btl",
         "docker run",
         "python -m",
         "ray start --x",

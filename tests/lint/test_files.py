@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from netdoctor.lint.engine import lint, rules
-from netdoctor.lint.files import read
-from netdoctor.lint.model import Severity
+from netdoctor.lint.files import kind_of, read
+from netdoctor.lint.model import Kind, Severity
 
 HERE = Path(__file__).parent
 GOOD = sorted((HERE / "good").iterdir())
@@ -199,6 +199,11 @@ def test_right_scripts_are_scripts() -> None:
     for path in GOOD:
         if path.suffix in (".sh", ".sbatch"):
             subprocess.run(["bash", "-n", path], check=True)
+
+
+@pytest.mark.parametrize("name", ["Dockerfile.cuda", "Containerfile", "gpu.dockerfile", "gpu.containerfile"])
+def test_an_image_is_told_by_the_name_of_its_file(name: str) -> None:
+    assert kind_of(f"images/{name}", "FROM base\nCOPY . .\n") is Kind.DOCKERFILE
 
 
 def test_notes_alone_are_for_what_is_right_in_places() -> None:

@@ -3,17 +3,26 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from netdoctor.lint.engine import lint, rules
 from netdoctor.lint.files import Read, read
-from netdoctor.lint.model import Rule
+from netdoctor.lint.model import Kind, Rule
 
 HERE = Path(__file__).parent
+JOB = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n"
+RUN = "torchrun --standalone train.py\n"
 
 
 def sample(rule: Rule, text: str) -> list[Read]:
     """The files of an example."""
     parts = text.replace("<CR>", "\r").split("--- second file\n")
     return [read(f"node{number}", rule.example, part.encode()) for number, part in enumerate(parts)]
+
+
+def told(text: str, kind: Kind = Kind.SHELL) -> list[str]:
+    """The rules that speak on a file."""
+    return [one.rule for one in lint([read("x", kind, text.encode())])]
 
 
 def test_a_rule_tells_wrong_from_right() -> None:
@@ -39,3 +48,72 @@ def test_a_port_at_its_bounds() -> None:
 
     assert not any(map(said, ("0", "1024", "65535")))
     assert said("1") == said("1023") == said("65536") == said("-1") == said("x") == ["env.port"]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"(export MY_SWITCH=1)\n{RUN}",
+        f"(export NCCL_DEBUG=INFO)\nexport NCCL_DEBUG=INFO\n{RUN}",
+        f"{RUN}(export NCCL_DEBUG=INFO)\n",
+        f"(NUM_GPUS=8)\n{RUN}",
+    ],
+    ids=["of another program", "set outside as well", "behind the job", "not read"],
+)
+def test_a_variable_that_is_lost_where_nobody_misses_it(script: str) -> None:
+    assert told(script) == []
+
+
+def test_one_node_needs_no_hostfile() -> None:
+    assert told("deepspeed --num_nodes 1 train.py\n") == []
+    assert told("deepspeed --num_nodes 2 train.py\n") == ["deepspeed.no-hostfile"]
+
+
+def test_a_script_below_a_variable_folder_hides_no_option() -> None:
+    assert told("torchrun --nnodes 2 $CODE/train.py\n") == ["torch.endpoint", "torch.node-rank"]
+    assert told("torchrun --nnodes 2 $OPTIONS train.py\n") == []
+
+
+def test_parallel_sizes_are_held_against_what_srun_starts() -> None:
+    text = JOB + "srun python train.py --tensor-model-parallel-size {}\n"
+    assert told(text.format(3), Kind.SBATCH) == ["cfg.parallel"]
+    assert told(text.format(4), Kind.SBATCH) == []
+
+
+def test_the_folded_node_list_is_no_address() -> None:
+    text = f"{JOB}export MASTER_ADDR=$SLURM_JOB_NODELIST\nsrun python train.py\n"
+    assert told(text, Kind.SBATCH) == ["slurm.nodelist"]
+
+
+def test_a_hostname_is_the_masters_where_the_batch_body_fills_it_in() -> None:
+    text = JOB + "srun bash -c {0}MASTER_ADDR=$(hostname) python train.py{0}\n"
+    assert told(text.format("'"), Kind.SBATCH) == ["env.master-addr"]
+    assert told(text.format('"'), Kind.SBATCH) == []
+
+
+def test_a_name_that_is_like_no_other_or_too_short_to_tell_is_left_alone() -> None:
+    assert told("NCCL_NO_SUCH_SWITCH_OF_OURS=1\nNCCL_NT=1\n", Kind.ENV) == []
+
+
+def test_a_comment_behind_a_value_is_no_part_of_it() -> None:
+    assert told("NCCL_DEBUG=INFO # for now\n", Kind.ENV) == []
+    assert told("NCCL_DEBUG='INFO # for now'\n", Kind.ENV) == ["env.word"]
+
+
+def test_variables_of_a_manifests_containers_are_read() -> None:
+    manifest = "spec: {containers: [{env: [{name: NCCL_IB_DISABLE, value: 'yes'}]}]}\n"
+    assert told(manifest, Kind.KUBERNETES) == ["env.number"]
+
+
+@pytest.mark.parametrize(
+    ("written", "instead"),
+    [
+        ("mlx5_0,^mlx5_1", "mlx5_0,mlx5_1"),
+        ("^mlx5_0,^mlx5_1", "^mlx5_0,mlx5_1"),
+        ("=mlx5_0,=mlx5_1", "=mlx5_0,mlx5_1"),
+        ("^=mlx5_0,^=mlx5_1", "^=mlx5_0,mlx5_1"),
+    ],
+)
+def test_how_a_list_of_adapters_begins_counts_for_all_of_it(written: str, instead: str) -> None:
+    (found,) = lint([read("x", Kind.ENV, f"NCCL_IB_HCA={written}\n".encode())])
+    assert (found.rule, found.instead) == ("env.ifname", f"NCCL_IB_HCA={instead}")

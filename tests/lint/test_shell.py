@@ -149,6 +149,36 @@ def test_values_are_what_bash_says(seed: int) -> None:
     assert said > len(truth) / 4, "so much is unknown that nothing would be found"
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("A=x; show 1 ${A:-d}", ["x"]),
+        ("A='--n 2'; A+=' --m 8'; show 1 $A", ["--n", "2", "--m", "8"]),
+        ("show 1 $((8 / 2)) $((8 % 3))", ["4", "2"]),
+        ("show 1 $((8 / 0))", None),
+        ("A=x; read -r A; show 1 $A", None),
+        ("A=x; printf -v A %s y; show 1 $A", None),
+    ],
+)
+def test_a_value_is_known_where_the_script_settles_it(line: str, words: list[str] | None) -> None:
+    assert claimed(parse(line)).get("1") == words
+
+
+@pytest.mark.parametrize(
+    ("before", "exported"),
+    [
+        ("set -a", True),
+        ("set -o nounset -o allexport", True),
+        ("set -a; set +o allexport", False),
+        ("set -a; set +ax", False),
+        ("set -euo pipefail", False),
+        ("set -- --batch 8 -a", False),
+    ],
+)
+def test_set_exports_what_is_assigned_behind_it(before: str, exported: bool) -> None:
+    assert parse(f"{before}; A=x").assignments[0].exported is exported
+
+
 def test_what_srun_starts_is_told_from_what_the_batch_body_fills_in() -> None:
     script = parse("""
 N=3

@@ -223,7 +223,7 @@ def env_ifname(settings: Settings) -> Iterator[Found]:
                 item.position,
                 f"{name}={text}: ^ and = are read at the start of the list only; later ones are part of a "
                 "name",
-                f"{name}={text[0] if text[0] in '^=' else ''}{','.join(e.lstrip('^=') for e in entries)}",
+                f"{name}={','.join((entries[0], *(e.lstrip('^=') for e in entries[1:])))}",
             )
         elif gloo and text.startswith(("^", "=")):
             yield Found(
@@ -406,7 +406,7 @@ def env_master_addr(shell: Shell) -> Iterator[Found]:
                 'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
             )
         elif any(
-            h.level >= launch.level > 0 and re.match(r"(/bin/)?hostname\b", h.command)
+            h.level >= launch.level and re.match(r"(/bin/)?hostname\b", h.command)
             for h in address.value.holes
         ):
             yield Found(
