@@ -489,7 +489,7 @@ class Attribution:
 
     def has(self, finding: Finding) -> bool:
         """Whether a finding of this status with this very hint has coloured its culprits."""
-        return finding.cause is not None and (id(finding.cause), finding.status) in self._done
+        return (id(finding.cause), finding.status) in self._done
 
     def new_nodes(self, finding: Finding) -> list[str]:
         """The nodes that it colours, and no earlier one of its status and with its hint has coloured.

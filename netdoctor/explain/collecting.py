@@ -7,6 +7,7 @@ from netdoctor.explain.lines import FRAME, RAISED, Moment, Speaker, moment, spea
 from netdoctor.explain.literals import fold
 from netdoctor.explain.matching import Found
 from netdoctor.explain.model import Hit, Source
+from netdoctor.explain.quoting import QUOTE_MAX
 
 RANK_HITS_MAX = 4  # of one pattern and rank
 PATTERN_HITS_MAX = 600
@@ -99,7 +100,8 @@ class Collector:
         self._stored[key] = stored + 1
         text = found.text
         if len(text) > TEXT_MAX and (match := pattern.regex.search(text)):
-            text = text[max(0, match.start() - 100) : match.start() + TEXT_MAX]
+            # So much in front that who quotes it sees that it does not begin here.
+            text = text[max(0, match.start() - QUOTE_MAX) : match.start() + TEXT_MAX]
         self.gathered.hits.append(self._hit(pattern, found.number, text, by, value))
 
     def _note_unknown(self, found: Found, by: Speaker) -> None:

@@ -96,9 +96,8 @@ class Matcher:
 
     def _tried(self, line: bytes, number: int, candidates: Iterable[int]) -> Iterator[Found]:
         content = line[:LINE_SHOWN] + (b" " + line[-LINE_SHOWN:] if len(line) > 2 * LINE_SHOWN else b"")
-        text = content.decode("utf-8", "replace").strip("\r")
-        if "\r" in text:  # what a progress bar was overwritten with
-            text = text.replace("\r", " \u23ce ")
+        # What is behind a return was written over a progress bar.
+        text = content.decode("utf-8", "replace").strip("\r").replace("\r", " \u23ce ")
         matched = []
         for index in candidates:
             pattern = self._patterns[index]

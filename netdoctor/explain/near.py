@@ -83,7 +83,7 @@ def _variables(word: Word, near: Near) -> Iterable[Value]:
         names = sorted(name for name in env if _is_of(word, name))
         for name in names:
             value = env[name].value
-            text = f"{name}={value}" if word.is_prefix or name != word.name else value or "(empty)"
+            text = f"{name}={value}" if name != word.name else value or "(empty)"
             nodes_of.setdefault(clean(f"{text} ({env[name].origin})", 160), []).append(node)
         if not names:
             nodes_of.setdefault("unset", []).append(node)

@@ -17,14 +17,12 @@ MOST_SPREAD = 0.1
 
 
 def mode(ys: Sequence[float], start: float) -> float:
-    """The middle of the crowd around `start`: the median of what is near, moved until it stays."""
+    """The middle of the crowd around `start`, one of them: the median of what is near, until it stays."""
     width = 0.25
     centre = start
     for _ in range(8):
         for _ in range(20):
             low, high = bisect_left(ys, centre - width), bisect_right(ys, centre + width)
-            if low == high:
-                return centre
             moved = (ys[(low + high - 1) // 2] + ys[(low + high) // 2]) / 2.0
             if abs(moved - centre) < 1e-4:
                 break

@@ -467,6 +467,21 @@ def test_evidence_that_is_part_of_other_evidence_is_not_said_again() -> None:
     assert [line for line in cause.seen if "hosts" in line] == [f"n1, /etc/hosts: {lines[1]}"]
 
 
+@pytest.mark.parametrize(
+    ("target", "summary", "seen"),
+    [
+        ("n1", "64 MiB", "n1: 64 MiB"),
+        ("n1", "n1 has 64 MiB", "n1 has 64 MiB"),
+        ("n1", "n11 has more", "n1: n11 has more"),
+        (pair("n1", "n2"), "n2 drops what n1 sends", "n2 drops what n1 sends"),
+        (CLUSTER, "two releases", "two releases"),
+        (CONTROL, "no room on /", "no room on /"),
+    ],
+)
+def test_what_was_seen_names_its_node_once(target: str, summary: str, seen: str) -> None:
+    assert made(saying("net.x", fail(target, summary))).causes[0].seen == (seen,)
+
+
 def test_a_bound_that_is_a_constant_says_where_it_comes_from() -> None:
     source = "https://docs.example/bound"
     for origin, own, see in (
@@ -562,6 +577,17 @@ def test_a_destination_cannot_become_an_option() -> None:
 
 def test_on_this_machine_no_ssh() -> None:
     assert fixing("true", ["n1"], root=False, session={"transport": "local"}) == ["true"]
+
+
+@pytest.mark.parametrize("run_on", [CONTROL, "job"])
+def test_who_logs_in_from_here_does_so_as_the_scan_did(run_on: str) -> None:
+    where: dict[str, Any] = {"destination": {"n1": ("-p", "44222", "ml@n1")}, "ssh": ("ssh", "-F", "x")}
+    for shell, told in (
+        ("ssh n1 hostname", "ssh -F x -p 44222 ml@n1 hostname"),
+        ("ssh stranger hostname", "ssh stranger hostname"),
+        ("ping n1 -c 3", "ping n1 -c 3"),
+    ):
+        assert fixing(shell, [run_on], root=False, **where) == [told]
 
 
 @pytest.mark.parametrize("root_here", [False, True])

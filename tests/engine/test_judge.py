@@ -91,6 +91,8 @@ def test_a_culprit_that_was_not_judged_leaves_the_trouble_to_the_ends() -> None:
     first = saying("net.a", fail("n3", "down"))
     second = saying("net.b", fail(pair("n1", "n2"), "x", cause=hint("k", "n3")), after=["net.a"])
     assert letters(judged(login(), first, second), "net.b") == "XXb"
+    of_all = saying("net.b", fail(CLUSTER, "x", cause=hint("k", "n3")), after=["net.a"])
+    assert letters(judged(login(), first, of_all), "net.b") == "..b"
 
 
 @pytest.mark.parametrize(
@@ -309,6 +311,19 @@ def test_nonsense_is_unknown(nonsense: object, origin: str, scope: str) -> None:
     assert set(letters(result, "net.x")) <= {"?", "."}
     assert letters(result, "net.x")[0] == "?"
     assert letters(result, "net.y") == "..."
+
+
+@pytest.mark.parametrize(
+    ("nonsense", "said"),
+    [
+        ({"status": "fail"}, "a finding's status is str, not Status"),
+        ({"cause": "firewall"}, "a finding's cause is str, not a Cause"),
+        ({"cause": hint(7, "n1")}, "a finding's cause.key is int, not str"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_wrong_with_a_plug_in_s_finding_is_said(nonsense: dict[str, Any], said: str) -> None:
+    [finding] = judged(login(), saying("net.x", spoiled(**nonsense), origin=PLUGIN)).findings["net.x"]
+    assert finding.summary == f"check net.x ended with TypeError: {said}"
 
 
 @pytest.mark.parametrize("target", ["ghost", "n1->ghost", 7, "->n1"])

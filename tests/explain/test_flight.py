@@ -199,6 +199,16 @@ def test_sends_without_receives_are_told():
     assert "no partner: rank 0 called send 0->1(4 Float), and rank 1 recv" in said({0: [send], 1: [other]})
 
 
+def test_ranks_of_a_send_are_those_of_its_own_group():
+    """Rank 0 of the part is rank 1 of the job, and nobody sends in the group of all."""
+    calls = {0: [], 1: [call("1", 1, "send 0->1", **WAITS)], 2: [call("1", 1, "recv 1<-0", **WAITS)]}
+    assert said(calls, {"0": WORLD, "1": (1, 2)}) == ""
+    calls[2] = []
+    text = said(calls, {"0": WORLD, "1": (1, 2)})
+    assert text.count("no partner") == 1
+    assert "group 1 (part), operation 1: no partner: rank 1 waits in send 0->1(4 Float) for rank 2" in text
+
+
 # --- what is refused -------------------------------------------------------------------------------
 
 RAN: list[str] = []

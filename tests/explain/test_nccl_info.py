@@ -87,6 +87,12 @@ def test_says_what_differs_between_hosts(changes: tuple[tuple[str, str], ...], o
     assert all(any(one in said for said in found) for one in odd), found
 
 
+def test_a_job_on_one_host_may_meet_over_any_interface() -> None:
+    here = NEW_2_28.replace("Using eth0:", "Using docker0:")
+    assert list(info(log=here).bootstrap) == ["docker0"]
+    assert info(log=here).unexpected == ()
+
+
 def test_variables_that_differ_are_told_and_those_of_a_host_are_not() -> None:
     line = "h1:9:9 [1] NCCL INFO NCCL_{} set by environment to {}\n"
     ring, tree = (line.format("ALGO", v) + line.format("SOCKET_IFNAME", v) for v in ("Ring", "Tree"))

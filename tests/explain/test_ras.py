@@ -56,6 +56,23 @@ def test_answers_lead_to_causes(form: str, tmp_path: Path):
         assert [one.known.label for one in same.reasons] == [one.known.label for one in found.reasons]
 
 
+def test_a_log_and_an_answer_are_read_together(tmp_path: Path):
+    (tmp_path / "a.log").write_text("step 1 loss 2.0\n")
+    found = explain([str(tmp_path / "a.log")], ras={"RAS of gpu1": FORMS["json"]("dead")})
+    assert [Path(source.name).name for source in found.sources] == ["a.log", "RAS of gpu1"]
+    with pytest.raises(InputError, match="no log was named"):
+        explain([])
+
+
+def test_ranks_that_begin_or_are_aborted_are_told_apart_from_those_that_run():
+    answer = json.loads(FORMS["json"]("none"))
+    ranks = answer["communicators"][0]["ranks"]
+    ranks[5]["status"]["init_state"] = 7
+    ranks[6]["status"]["abort_flag"] = True
+    said = [line.partition(") ")[2] for line in ras.lines(ras.read(json.dumps(answer)))]
+    assert said == ["has status INIT, unlike the others", "has status ABORT, unlike the others"]
+
+
 @pytest.mark.parametrize(
     ("name", "label", "line"),
     [

@@ -59,6 +59,14 @@ def test_every_form_is_read(tmp_path: Path) -> None:
         assert found[0][1] == number, name
 
 
+def test_a_long_line_is_quoted_where_the_trouble_is(tmp_path: Path) -> None:
+    for before, quoted in (("  1%|#| 1/9\r" * 9, "1%|#| 1/9 ⏎"), ("  1%|#| 1/9\r" * 900, "… 1%|#| 1/9 ⏎")):
+        (tmp_path / "log").write_bytes(f"{before}{LINE}\n".encode())
+        [line] = explain([str(tmp_path / "log")]).reasons[0].lines
+        assert line.text.startswith(quoted)
+        assert line.text.endswith(LINE)
+
+
 def test_what_cannot_be_read_whole_is_told(tmp_path: Path) -> None:
     whole = gzip.compress((TEXT + "".join(f"{os.urandom(40).hex()}\n" for _ in range(4000))).encode())
     cases = {

@@ -178,6 +178,13 @@ def test_values_of_the_reader_are_folded():
     ]
 
 
+@pytest.mark.parametrize("word", ["TORCH_NCCL_BLOCKING_WAIT", "TORCH_NCCL_"])
+def test_a_value_under_another_name_than_the_one_asked_for_is_told_with_its_name(word: str):
+    name = "NCCL_BLOCKING_WAIT" if word != "TORCH_NCCL_" else "TORCH_NCCL_DUMP_ON_TIMEOUT"
+    near = Near(name="r", nodes=["n1"], store=logins({"n1": EnvFacts(variables={name: "1"})}))
+    assert [one.describe(1) for one in values(find(word)[0], near)] == [f"{name}=1 (login session) on n1"]
+
+
 def test_what_was_not_collected_has_no_value():
     near = Near(name="r", nodes=["n1"], store=Store())
     assert values(find("NCCL_DEBUG")[0], near) == []

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from netdoctor.facts.localisation import Certainty, Decision, Kind, PairSample, Side
 from netdoctor.localise import decode
+from netdoctor.localise.noise import mode
 from netdoctor.localise.samples import read
 from netdoctor.localise.search import searches
 from netdoctor.localise.verdict import LEAST_EFFECT
@@ -55,6 +56,10 @@ def test_a_healthy_cluster_has_no_culprit() -> None:
     assert decision.clean
     assert set(decision.exonerated) == set(names(8))
     assert decision.healthy_gbyte_s == pytest.approx(10.0, rel=0.05)
+
+
+def test_the_middle_of_the_crowd_is_found_from_its_best() -> None:
+    assert mode([-0.7, -0.1, 0.0, 0.0, 0.1], 0.1) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -298,7 +303,8 @@ def test_weighing_alternatives_leaves_the_solution_as_it_is(kind: str, seed: int
     for search in searches(read(samples, leaves, {}), LEAST_EFFECT):
         before = search.now.copy()
         for suspect in before.chosen:
-            search.alternatives(suspect)
+            others = {other for _, other in search.alternatives(suspect)}
+            assert others.isdisjoint(before.chosen)
             assert search.now == before
             assert list(search.now.chosen) == list(before.chosen)
 

@@ -44,10 +44,6 @@ class Word:
     checks: tuple[str, ...] = ()  # ids of those that decide
     see: tuple[str, ...] = ()  # names of other words
 
-    @property
-    def is_prefix(self) -> bool:
-        return self.name.endswith("_")
-
 
 @cache
 def entries() -> tuple[Word, ...]:
