@@ -343,12 +343,12 @@ class _Words:
             ports=ports,
             numbers=tuple(sorted({probe.port for probe in probes})),
             fabric=bool(fabric),
-            evidence=tuple(self._evidence(fault, ports, probes, outcome, fabric)),
+            evidence=tuple(self._evidence(fault, probes, outcome, fabric)),
             paths=(self.path,),
         )
 
     def _evidence(
-        self, fault: Fault, ports: str, probes: list[PortProbe], outcome: str, fabric: set[str]
+        self, fault: Fault, probes: list[PortProbe], outcome: str, fabric: set[str]
     ) -> Iterator[Evidence]:
         src, dst = probes[0].src, probes[0].dst
         sources, targets = (self._in_order({getattr(p, end) for p in probes}) for end in ("src", "dst"))
@@ -368,7 +368,8 @@ class _Words:
             way = f"TCP {by_source.port} from {by_source.src} to {by_source.dst}"
             yield seen(f"{way}, twice from source port {one}", "no answer", at=by_source.src)
             yield seen(f"{way}, from source port {other}", "open", at=by_source.src)
-        if ports == EPHEMERAL:
+        low = (p for cell in fault.cells for p in self.by_cell[cell] if p.purpose == RENDEZVOUS)
+        if {(p.src, p.dst) for p in low if p.outcome in OPEN} == fault.cells:
             yield seen("the rendezvous port on the same pairs", "open", at=src)
         if fabric:
             tools = f"nftables, iptables, firewalld and ufw on {self._in_order(fabric)}"

@@ -164,12 +164,12 @@ def _blamed(suspect: Suspect, decision: Decision, words: Words) -> Iterator[Find
 def _tied(tie: Undecided, decision: Decision, words: Words) -> Finding:
     names = [one.target for one in tie.between]
     first = tie.between[0]
-    settle = _again(tie.pair, words) if tie.pair is not None else tie.reason or None
+    settle = _again(tie.pair, words) if tie.pair is not None else tie.reason
     if tie.maybe_passing and first.factor >= STOPS_BELOW:
         return ok(
             CLUSTER,
             f"slow at a moment, and perhaps only then: {listing(names, 3)} ({_rate_text(first, words)}); "
-            f"to settle it: {settle or 'measure again'}",
+            f"to settle it: {settle}",
         )
     kinds = "-".join(sorted({one.kind.value for one in tie.between}))
     between = f"undecided between {listing(names, 4)}"

@@ -54,9 +54,7 @@ def host_nofile(
     softs = {node: one.nofile_soft for node, one in limits.items()}
     for node, one in limits.items():
         soft, hard = one.nofile_soft, one.nofile_hard
-        if soft is None or soft >= ADVISED:
-            continue
-        if LEAST <= soft >= needed:
+        if soft is None or soft >= ADVISED or LEAST <= soft >= needed:
             continue
         # What every kernel starts with is no fault of the lab, and less was set by somebody.
         if soft >= LEAST and is_machine_limit(hosts, softs, node):
@@ -66,7 +64,7 @@ def host_nofile(
             value = min(LARGE, hard or LARGE)
             in_script = f"ulimit -n {value}"
         session = (sessions or {}).get(node)
-        spared = soft < LEAST and small <= soft
+        spared = small <= soft
         whom = "; enough for so few gloo ranks, not for NCCL or data loaders with workers" if spared else ""
         say = LOW.fail if soft < LEAST and not spared else LOW.warn
         yield say(

@@ -165,9 +165,13 @@ def test_what_a_slow_node_holds_back_anyway_is_no_second_cause(
     assert {f.status for f in findings.values()} == {Status.FAIL, Status.WARN}
 
 
-def test_a_slow_moment_is_no_finding() -> None:
-    tie = Undecided(between=(suspect(Kind.NODE, "n1", factor=0.8),), maybe_passing=True, pair=("n1", "n3"))
-    assert not said(judge(undecided=(tie,)))
+@pytest.mark.parametrize(("factor", "is_trouble"), [(0.8, False), (0.5, False), (0.49, True)])
+def test_a_moment_is_a_finding_below_half_of_what_is_usual(factor: float, is_trouble: bool) -> None:
+    one = suspect(Kind.NODE, "n1", factor=factor)
+    found = judge(undecided=(Undecided(between=(one,), maybe_passing=True, pair=("n1", "n3")),))
+    assert bool(said(found)) is is_trouble
+    settles = "to settle it: netdoctor scan --last --only bw.tcp --node n1,n3"
+    assert any(settles in one.summary for one in found) is not is_trouble
 
 
 def test_uniform_slowness_is_held_against_the_hardware() -> None:
@@ -288,6 +292,11 @@ def test_a_rank_that_failed_is_named_and_the_others_are_not_green(what: str, sta
     assert set(found) == {"n2"}
     assert found["n2"].status is status
     assert {f.target for f in findings if f.status is Status.SKIP} == {"n1", "n3", "n4"}
+    # What a rank said that went down with it stands beside.
+    assert [(line.where, line.output) for line in found["n2"].evidence] == [
+        ("n2", "said so"),
+        ("n1", "said so"),
+    ]
 
 
 def test_an_all_reduce_without_a_row_is_unknown() -> None:

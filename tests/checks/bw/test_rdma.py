@@ -62,6 +62,8 @@ def test_what_was_not_measured() -> None:
         "fewer than two nodes have HCAs"
     ]
     assert [f.summary for f in judged(nothing)] == ["no two nodes with an active HCA port reach each other"]
+    (finding,) = judged(RdmaRates(failed_nodes={"n2": "lost"}))
+    assert (finding.target, finding.status) == ("n2", Status.UNKNOWN)
     (finding,) = judged(RdmaRates(without=tuple(names(4))))
     assert (finding.status, finding.gap) == (Status.SKIP, "no perftest")
     some = judged(measured(without=("n9",), failed_nodes={"n8": "lost"}))

@@ -71,3 +71,9 @@ def test_the_line_of_bashrc_is_named_and_no_word_of_the_node_is_run() -> None:
 def test_a_shell_that_says_nothing_is_unknown() -> None:
     assert judged({"error": "no answer in 10 s"})[0].status is Status.UNKNOWN
     assert judged({"error": "fish is not asked"})[0].status is Status.SKIP
+
+
+def test_only_a_value_that_is_cut_ends_in_dots() -> None:
+    for value, shown in (("x" * 200, "x" * 200), ("x" * 201, "x" * 200 + "…")):
+        (finding,) = judged({"variables": {"NCCL_DEBUG_FILE": value}}, launcher="pdsh")
+        assert finding.expected == f"NCCL_DEBUG_FILE: {shown}"

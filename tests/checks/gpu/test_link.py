@@ -41,6 +41,16 @@ def test_one_gpu_with_less_than_its_peers(changes: dict[str, int], key: str, sta
     assert "GPU 2" in finding.summary
 
 
+@pytest.mark.parametrize(
+    ("changes", "has"),
+    [({}, "PCIe 4 x16"), ({"pcie_width": None}, "PCIe 4 x?")],
+)
+def test_a_slow_slot_is_told_beside_what_its_peers_have(changes: dict[str, Any], has: str) -> None:
+    findings = judge(board(), board(odd=2, pcie_generation=4, **changes))
+    (told,) = [f.summary for f in findings if f.status is Status.WARN]
+    assert told == f"GPU 2 is on {has}, its peers on PCIe 5 x16"
+
+
 def test_a_link_that_is_slower_than_its_siblings() -> None:
     slow = board(odd=2, nvlinks_other_mbyte_s=((4, 13281), (9, 26562)))
     (finding,) = judge(board(), slow)

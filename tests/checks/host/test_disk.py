@@ -19,6 +19,7 @@ def test_judges_free_space(free: int, status: Status | None) -> None:
     ("total", "free", "kind", "key", "fix"),
     [
         pytest.param(GIB, GIB - 4096, "tmpfs", None, "", id="1 GiB, all of it free"),
+        pytest.param(GIB, GIB - GIB // 8, "ext4", None, "", id="1 GiB, an eighth of it the file system's"),
         pytest.param(500 * MIB, 499 * MIB, "tmpfs", "tmp-small", "remount,size=4096M", id="small, and empty"),
         pytest.param(48 * MIB, 48 * MIB, "ext4", "tmp-small", "TMPDIR", id="small on a disk"),
         pytest.param(500 * MIB, 100 * MIB, "tmpfs", "tmp-full", "du ", id="small, and filled"),

@@ -1,3 +1,7 @@
+from typing import Any
+
+import pytest
+
 from netdoctor.checks.host.identity import host_identity
 from netdoctor.model import Confidence, Status
 
@@ -53,6 +57,12 @@ def test_one_host_name_on_two_machines_warns() -> None:
 def test_a_cloned_image_warns() -> None:
     facts = {f"n{i}": host(i, machine_id="same") for i in (1, 2, 3)}
     assert causes(host_identity(facts, nodes(3))) == {"machine-id-cloned": {"n2", "n3"}}
+
+
+@pytest.mark.parametrize("inside", [{"container": "docker"}, {"shares_machine": True}])
+def test_nodes_inside_machines_may_have_one_machine_id(inside: dict[str, Any]) -> None:
+    facts = {f"n{i}": host(i, machine_id="of the image", **inside) for i in (1, 2)}
+    assert list(host_identity(facts, nodes(2))) == []
 
 
 def test_missing_ids_judge_nothing() -> None:

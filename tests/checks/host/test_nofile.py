@@ -83,6 +83,7 @@ NONE = {name: no_gpus() for name in names(2)}
     [
         pytest.param(NONE, {}, 1, Status.WARN, id="no GPU, two ranks"),
         pytest.param(all_gpus(2), {"backend": "gloo"}, 1, Status.WARN, id="gloo, said"),
+        pytest.param(NONE, {}, 27, Status.WARN, id="as many ranks as they are enough for"),
         pytest.param(NONE, {}, 28, Status.FAIL, id="too many ranks"),
         pytest.param(NONE, {}, None, Status.FAIL, id="a rank per CPU"),
         pytest.param(NONE, {"backend": "nccl"}, 1, Status.FAIL, id="nccl, said"),

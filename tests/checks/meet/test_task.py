@@ -1,6 +1,6 @@
 from netdoctor.checks.meet.task import OUTCOMES, meet_task
 from netdoctor.facts.host import MEET, Login, Session
-from netdoctor.model import Status
+from netdoctor.model import CONTROL, Status
 
 from ..build import said
 
@@ -15,3 +15,12 @@ def test_every_other_end_is_unknown() -> None:
         assert one.status is Status.UNKNOWN
         assert "of 3 tasks 2 called" in one.summary
         assert (outcome in OUTCOMES) == (one.cause is not None)
+
+
+def test_a_call_that_never_arrives_or_is_changed_is_about_the_place_that_is_called() -> None:
+    for outcome, culprit in (
+        (Login.NO_ANSWER, CONTROL), (Login.ALTERED, CONTROL), (Login.LOST, "n1"), (Login.TIMEOUT, "n1"),
+    ):  # fmt: skip
+        (one,) = said(meet_task(Session(outcome=outcome, transport=MEET, detail="no call")))
+        assert one.cause is not None
+        assert one.cause.culprits == (culprit,), outcome

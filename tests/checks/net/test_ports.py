@@ -146,6 +146,26 @@ def test_only_the_rendezvous_port_opened() -> None:
     assert causes(findings) == {"firewall-ephemeral": {"n1", "n2", "n3", "n4"}}
 
 
+@pytest.mark.parametrize(
+    ("bad", "is_told"),
+    [
+        pytest.param({"bad_high": inbound(4, "n2")}, True, id="the others closed"),
+        pytest.param(
+            {"bad_high": inbound(4, "n2"), "bad_rdzv": {("n1", "n2"): "rejected"}},
+            False,
+            id="one pair beside",
+        ),
+        pytest.param({"bad_rdzv": inbound(4, "n2")}, False, id="the rendezvous port closed"),
+        pytest.param({"bad": inbound(4, "n2")}, False, id="both closed"),
+    ],
+)
+def test_the_rendezvous_port_is_told_to_be_open_where_it_is_on_all_of_these_pairs(
+    bad: dict[str, dict[tuple[str, str], str]], is_told: bool
+) -> None:
+    told = [(line.what, line.output) for line in found(judge(matrix(4, **bad)))["n2"].evidence]
+    assert (("the rendezvous port on the same pairs", "open") in told) is is_told
+
+
 def test_a_closed_rendezvous_port_matters_on_the_master() -> None:
     assert found(judge(matrix(4, bad_rdzv=inbound(4, "n1"))))["n1"].status is Status.FAIL
     assert found(judge(matrix(4, bad_rdzv=inbound(4, "n3"))))["n3"].status is Status.WARN
