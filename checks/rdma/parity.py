@@ -51,9 +51,7 @@ def rdma_parity(nodes: Mapping[str, RdmaFacts], expect: Expectations | None = No
         for (layer, _, name), by_node in ports.items():
             if one.layer in ("", layer):
                 values = {node: one.read(*port) for node, port in by_node.items()}
-                distinct = set(values.values())
-                # What all have alike is of interest where something may be expected of it.
-                if is_expected or (any(distinct) and (expect is not None or len(distinct) > 1)):
+                if is_expected or any(values.values()):
                     groups[frozenset(values.items())].append(name)
         for values_of, names in groups.items():
             yield from _compared(one, dict(sorted(values_of)), names, expect)

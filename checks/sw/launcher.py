@@ -102,10 +102,10 @@ def pdsh(node: str, facts: LaunchFacts, launcher: str) -> Iterator[Finding]:
         fix = run("install its module for ssh (pdsh-rcmd-ssh, where the distribution has it apart)")
         text = f"pdsh knows {modules[1]}, and not ssh"
         yield RCMD.fail(text, at=node, observed=modules[1], expected=DERIVED("ssh"), seen=evidence, fixes=fix)
-    elif launcher == "pdsh" and (facts.pdsh_rcmd or modules[2]) != "ssh":
-        used = facts.pdsh_rcmd or modules[2]
+    elif launcher == "pdsh" and (used := facts.pdsh_rcmd or modules[2]) != "ssh":
+        does = "runs commands here alone" if used == "exec" else f"asks for {used}d on every node"
         yield DEFAULT.warn(
-            f"pdsh would use {used}, which asks for {used}d on every node",
+            f"pdsh would use {used}, which {does}",
             at=node,
             observed=used,
             expected=DERIVED("ssh"),

@@ -168,6 +168,20 @@ def test_names_fold(both: tuple[Report, Report]) -> None:
     assert "node[001-006]" in both[1].notes[0].text
 
 
+def test_nodes_that_did_not_fit_a_line_are_all_there_where_their_aliases_do() -> None:
+    names = [f"{letter}{n}-{'x' * n}" for n, letter in enumerate("zkqabydwfm", start=1)]
+    original = report(names, [f"10.0.0.{n}" for n in range(1, 11)], "marie")
+    assert original.causes[0].nodes.endswith(",... (10 nodes)")
+    assert redact(original).causes[0].nodes == "node[001-010]"
+
+
+def test_a_name_that_was_cut_short_tells_no_beginning(both: tuple[Report, Report]) -> None:
+    told = dataclasses.replace(
+        both[0], notes=(Note(level="info", text="waiting... for gpu-a0... and gp... of it"),)
+    )
+    assert redact(told).notes[0].text == "waiting... for ... and gp... of it"
+
+
 def test_it_is_consistent(both: tuple[Report, Report]) -> None:
     redacted = both[1]
     by_id = {t.id: t.address for t in redacted.targets}

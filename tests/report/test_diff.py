@@ -177,6 +177,12 @@ def test_students_quantile(share: float, free: int, known: float) -> None:
     assert bands.student(share, free) == pytest.approx(known, rel=0.01)
 
 
+def test_the_noise_of_rates_is_a_share_and_of_times_a_time() -> None:
+    learnt = [bands.Band(40.0, 2.0, 3), bands.Band(20.0, 2.0, 3), bands.Band(10.0, 2.0, 3)]
+    assert bands.noise(learnt, "GB/s") == "10%"
+    assert bands.noise(learnt, "ms") == "2 ms"
+
+
 def test_a_verdict_further_from_ready_is_worse() -> None:
     ready, open_ = sample_report("ready"), sample_report("ready")
     open_ = dataclasses.replace(open_, verdict=dataclasses.replace(open_.verdict, state="undecided"))

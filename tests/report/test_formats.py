@@ -178,6 +178,11 @@ def test_junit_folds_large_clusters() -> None:
     assert len(strict.junit(junit(sample_report("ready", nodes=64)))) == 64 * 40 + 1
 
 
+def test_junit_names_no_nodes_where_a_skip_holds_on_all_of_them() -> None:
+    root = ET.fromstring(junit(sample_report("ready", nodes=1), by="check"))
+    assert [e.get("message") for e in root.iter("skipped")] == ["the node has no MIG device"]
+
+
 def test_markdown_fences_are_longer_than_what_they_hold() -> None:
     report = sample_report("not_ready")
     verify = report.causes[0].verify

@@ -127,6 +127,21 @@ def test_verdict_causes_and_commands_are_there() -> None:
     assert "2 nodes were skipped: --node gpu-a[01-04]" in shown.of("li")
 
 
+def test_a_cause_names_each_kind_of_fact_once() -> None:
+    (cause, *_) = sample_report().causes
+    shown = Reader(render(dataclasses.replace(sample_report(), causes=(cause,))))
+    drawn = [
+        (tag, shown.text.get(n, "").strip())
+        for n, (tag, _) in enumerate(shown.tags)
+        if shown.parents[n][-2:] == ("article", "dl")
+    ]
+    start = drawn.index(("dt", "found"))
+    assert drawn[start : start + 4] == [("dt", "found"), *(("dd", line) for line in cause.seen)]
+    labels = [text for tag, text in drawn if tag == "dt"]
+    assert labels[:3] == ["check", "nodes", "found"]
+    assert len(set(labels)) == len(labels)
+
+
 def test_fixes_say_what_they_are_and_what_takes_them_back() -> None:
     report = sample_report()
     (first,) = report.causes[0].fixes

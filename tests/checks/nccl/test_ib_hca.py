@@ -57,6 +57,12 @@ def test_names_of_interfaces_are_no_hcas() -> None:
     assert "not of network interfaces" in run(rdmas(2), NCCL_IB_HCA="eth1")[0].summary
 
 
+def test_a_space_in_the_list_is_pointed_out() -> None:
+    words = "; the space in the list belongs to the name"
+    assert run(rdmas(2), NCCL_IB_HCA="mlx4_0, mlx4_1")[0].summary.endswith(words)
+    assert words not in run(rdmas(2), NCCL_IB_HCA="mlx4_0,mlx4_1")[0].summary
+
+
 def test_the_prefix_trap() -> None:
     many = named("mlx5_1", "mlx5_10", "mlx5_11")
     findings = run({"n1": many, "n2": many}, NCCL_IB_HCA="mlx5_1")
@@ -96,6 +102,10 @@ def test_fewer_ports_on_one_node() -> None:
     findings = run(rdmas(3, n1=named("mlx5_0")))
     assert causes(findings) == {"nccl-ib-fewer": {"n1"}}
     assert found(findings)["n1"].status is Status.WARN
+    assert cause(findings, "nccl-ib-fewer").fixes == ()
+    findings = run(rdmas(3), {"n1": env(NCCL_IB_HCA="=mlx5_0")})
+    (fix,) = cause(findings, "nccl-ib-fewer").fixes
+    assert fix.commands[0].shell == "export NCCL_IB_HCA='=mlx5_0,mlx5_1'"
 
 
 def test_other_names_are_fine_when_as_many() -> None:

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from netdoctor.checks.net.interface import net_interface
+from netdoctor.facts.expected import Expectation, Expectations
 from netdoctor.facts.net import NetFacts
 from netdoctor.model import Confidence, Finding, Status
 
@@ -35,6 +36,26 @@ def test_no_address_at_all() -> None:
     findings = judge({**nets(3), "n2": bare})
     assert causes(findings) == {"net-no-address": {"n2"}}
     assert findings[0].status is Status.FAIL
+
+
+@pytest.mark.parametrize("ifname", ["eth0", "ens1"])
+def test_the_interface_to_bring_up_is_one_that_the_node_has(ifname: str) -> None:
+    bare = net(2, netdevs=(loopback(), netdev("ib0", 5), netdev(ifname, 6)), addresses=())
+    (fix,) = cause(judge({**nets(3), "n2": bare}), "net-no-address").fixes
+    name = ifname if ifname == "eth0" else "ib0"
+    assert fix.commands[0].shell == f"ip link set dev {name} up && ip address show dev {name}"
+
+
+def test_the_expected_network_is_that_of_the_interface_in_ipv4() -> None:
+    labelled = net(
+        1,
+        netdevs=(loopback(), netdev(), netdev("eth1", 3)),
+        addresses=(row("eth0", address(1)), row("eth1", "fd00::1", 64), row("eth1:0", "10.1.0.1")),
+    )
+    for network, named in (("10.1.0.0/24", set()), ("10.0.0.0/24", {"n1"})):
+        wish = Expectation(key="net.network.*", of="eth1", any_of=(network,), place="e.toml:3")
+        findings = net_interface({"n1": labelled}, job(1), expect=Expectations(wishes=(wish,)))
+        assert {one.target for one in findings} == named, network
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,9 @@ def test_what_frees_ports() -> None:
     for tw_reuse, fixes in ((2, 3), (0, 3), (1, 1), (None, 3)):
         hint = cause(judged({**many, "tw_reuse": tw_reuse}), TAKEN)
         assert len(hint.fixes) == fixes, tw_reuse
+    again = cause(judged({**many, "tw_reuse": 2}), TAKEN).fixes[1]
+    assert again.commands[0].shell == "sysctl -qw net/ipv4/tcp_tw_reuse=1"
+    assert again.undo[0].shell == "sysctl -qw net/ipv4/tcp_tw_reuse=2"
     assert len(cause(judged({**many, "time_wait": 10}), TAKEN).fixes) == 1
     narrow = cause(judged({"ephemeral_ports": (50000, 50009)}), SHORT).fixes
     assert narrow[0].commands[0].shell == "sysctl -qw 'net/ipv4/ip_local_port_range=32768 60999'"

@@ -85,6 +85,13 @@ def test_loss_on_a_link_that_breaks_is_no_second_cause(
     assert blamed(list(net_loss(matrix(count, share), job(count), machines, **said))) == expected
 
 
+def test_damage_on_the_way_in_explains_what_does_not_arrive_and_not_what_is_sent() -> None:
+    machines = {n: net(i) for i, n in enumerate(names(4), start=1)}
+    for share, expected in ((into(4, "n2", 0.2), BAD), (outof(4, "n2", 0.2), "packet-loss-out")):
+        findings = net_loss(matrix(4, share), job(4), machines, **carriers({"n2": DAMAGED}))
+        assert blamed(list(findings)) == {(expected, ("n2",))}
+
+
 def test_loss_on_one_path_or_on_all_is_nobodys_link() -> None:
     machines = {n: net(i) for i, n in enumerate(names(4), start=1)}
     flap = carriers({"n1": FLAPS})

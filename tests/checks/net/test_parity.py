@@ -63,6 +63,7 @@ def test_nics_of_one_model() -> None:
         (dev(duplex="half"), {}, ["nic-half-duplex"]),
         (dev(duplex="half"), {"count": 1}, ["nic-half-duplex"]),
         (dev(speed_mbit_s=100), {}, ["nic-speed-fallen"]),
+        (dev({"most_mbit_s": 1000}, speed_mbit_s=100), {}, ["nic-speed-fallen"]),
         (dev({"most_mbit_s": 100}, speed_mbit_s=100), {}, []),
         (dev({"most_mbit_s": None}, speed_mbit_s=10), {}, []),
         (dev({"firmware": "1"}, duplex="half", kind="other"), {}, []),

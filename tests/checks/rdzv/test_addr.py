@@ -82,13 +82,15 @@ def test_a_node_that_cannot_resolve_it() -> None:
 def test_a_node_that_takes_it_for_another_machine() -> None:
     facts = resolves(3)
     facts["n3"] = relook(facts["n3"], lookup("n1", address(2)))
-    assert causes(judge("n1", facts)) == {"master-differs": {"n3"}}
+    assert causes(findings := judge("n1", facts)) == {"master-differs": {"n3"}}
+    assert [one.expected for one in findings] == ["n1"]
 
 
 def test_two_nodes_that_disagree_are_both_named() -> None:
     facts = resolves(2)
     facts["n2"] = relook(facts["n2"], lookup("n1", address(2)))
-    assert causes(judge("n1", facts, 2)) == {"master-differs": {"n1", "n2"}}
+    assert causes(findings := judge("n1", facts, 2)) == {"master-differs": {"n1", "n2"}}
+    assert {one.expected for one in findings} == {"the same on all nodes"}
 
 
 def test_loopback_on_the_master_itself_is_fine_and_elsewhere_not() -> None:

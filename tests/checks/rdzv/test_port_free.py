@@ -81,6 +81,13 @@ def test_privileged_ports(error: str | None, status: Status) -> None:
     assert findings[0].status is status
 
 
+def test_1024_is_the_first_port_that_anybody_may_open() -> None:
+    assert causes(judge(port=1023, bind_error="EPERM")) == {"master-port-privileged": {"n1"}}
+    (finding,) = judge(port=1024, bind_error="EPERM")
+    assert (finding.status, finding.summary) == (Status.UNKNOWN, "port 1024 could not be tried: EPERM")
+    assert [one.status for one in judge(port=1024)] == [Status.PASS]
+
+
 def test_without_an_answer_of_the_master_nobody_passes() -> None:
     (finding,) = rdzv_port_free({}, job(2), nets(2))
     assert finding.status is Status.SKIP

@@ -73,6 +73,13 @@ def test_pdsh() -> None:
     assert said("ssh,rsh", "rsh", "deepspeed") == {}
     assert said("rsh", "rsh", "deepspeed") == {"pdsh-no-ssh": {"n1"}}
     assert not judged("pdsh", facts(program("pdsh", "what is this")))
+    pdsh = program("pdsh", PDSH.format("ssh,rsh,exec", "rsh"))
+    for asked, words in (
+        (None, "rsh, which asks for rshd on every node"),
+        ("exec", "exec, which runs commands here alone"),
+    ):
+        (finding,) = judged("pdsh", facts(pdsh, pdsh_rcmd=asked))
+        assert finding.summary == f"pdsh would use {words}"
 
 
 STORE = "/var/lib/docker/image/overlay2/repositories.json"
