@@ -192,7 +192,7 @@ class Finding:
     expected_from: ExpectedFrom | None = None
     evidence: tuple[Evidence, ...] = ()
     cause: "Cause | None" = None
-    measures: Mapping[str, "Measure"] | None = None
+    measures: "Mapping[str, Measure] | None" = None
     pairs: tuple[str, ...] = ()
     gap: str | None = None
     path: str = ""

@@ -17,10 +17,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import psutil
 
+from netdoctor.compat import Self
 from netdoctor.transport import bundle
 from tests.transport.conftest import free_port, make_key
 

@@ -7,11 +7,13 @@ addresses and hashes are gone whether decimal or hexadecimal: ``errno: (\\d+) - 
 
 import importlib
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-_parser: Any = importlib.import_module("re._parser")
-_constants: Any = importlib.import_module("re._constants")
+_NEW = sys.version_info >= (3, 11)
+_parser: Any = importlib.import_module("re._parser" if _NEW else "sre_parse")
+_constants: Any = importlib.import_module("re._constants" if _NEW else "sre_constants")
 
 _UPPER = bytes(range(ord("A"), ord("Z") + 1))
 FOLD = bytes.maketrans(_UPPER, _UPPER.lower())
@@ -25,7 +27,7 @@ _WORDS = (
     *("not", "NCCL INFO", "ssh", "store", "network", "connection", "address", "port", "using", "size"),
 )
 _SILENT_CLASSES = {_constants.CATEGORY_DIGIT, _constants.CATEGORY_SPACE}
-_REPEATS = {_constants.MAX_REPEAT, _constants.MIN_REPEAT, _constants.POSSESSIVE_REPEAT}
+_REPEATS = {_constants.MAX_REPEAT, _constants.MIN_REPEAT, getattr(_constants, "POSSESSIVE_REPEAT", None)}
 
 
 def fold(text: str) -> str:

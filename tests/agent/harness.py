@@ -12,9 +12,10 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from netdoctor.agent import main
+from netdoctor.compat import Self
 from netdoctor.transport import bundle
 
 MARKER = "t35tm4rk3r"

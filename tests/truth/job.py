@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
+from netdoctor.compat import Self
 from netdoctor.lab import Lab
 from netdoctor.lab import node as nodes
 from netdoctor.lab.system import NODE_ENV

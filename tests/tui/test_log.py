@@ -1,6 +1,5 @@
 """A log beside a report: causes of both in one list."""
 
-import contextlib
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,8 @@ SHM = "[rank3]: Error while creating shared memory segment /dev/shm/nccl-1YsMbG 
 
 def log(folder: Path, text: str = SHM) -> tuple[Cause, ...]:
     (folder / "rank_3.log").write_text(text, "utf-8", "surrogateescape")
-    with contextlib.chdir(folder):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
         return causes(["rank_3.log"])
 
 
