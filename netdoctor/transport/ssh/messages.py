@@ -37,7 +37,7 @@ class Endpoint(msgspec.Struct, frozen=True, omit_defaults=True):
     bind: str | None = None
     connect_timeout_s: float | None = None
     proxy: tuple[str, ...] = ()  # argument list of a ProxyCommand
-    jump: tuple["Endpoint", ...] = ()  # the hops, nearest first
+    jump: "tuple[Endpoint, ...]" = ()  # the hops, nearest first
 
     @property
     def door(self) -> Hashable:

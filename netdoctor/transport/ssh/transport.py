@@ -90,10 +90,18 @@ class _Worker:
     last_words: str = ""
 
 
+# The current directory is not searched for modules.
+_WORKER = "netdoctor.transport.ssh.ssh_worker"
+_BEFORE_3_11 = (
+    f"import sys; sys.path.remove(''); import runpy; runpy.run_module({_WORKER!r}, None, '__main__')"
+)
+_RUN_WORKER = ("-P", "-m", _WORKER) if sys.version_info >= (3, 11) else ("-c", _BEFORE_3_11)
+
+
 def worker_process(environment: Mapping[str, str], errors: int) -> subprocess.Popen[bytes]:
     """A new process of `ssh_worker`, its streams unbuffered, its stderr in `errors`. Raises OSError."""
-    return subprocess.Popen(  # our own module
-        [sys.executable, "-P", "-m", "netdoctor.transport.ssh.ssh_worker"],
+    return subprocess.Popen(  # noqa: S603 - our own module
+        [sys.executable, *_RUN_WORKER],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=errors,
@@ -242,7 +250,7 @@ class SshTransport(Transport):
     def _staff(self, count: int) -> None:
         """Start workers. Raises OSError or MemoryError where this machine has no room for all of them."""
         environment = dict(os.environ)
-        # With -P the current directory is not searched; a checkout is found where this process found it.
+        # A checkout is found where this process found it.
         home = str(Path(netdoctor.__file__).resolve().parents[1])
         environment["PYTHONPATH"] = os.pathsep.join(p for p in (home, environment.get("PYTHONPATH", "")) if p)
         while len(self._workers) < count:
