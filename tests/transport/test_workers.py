@@ -39,7 +39,7 @@ def workers() -> list[psutil.Process]:
     found = []
     for process in psutil.Process().children(recursive=True):  # sshd's, too, which end meanwhile
         with contextlib.suppress(psutil.NoSuchProcess):
-            if "netdoctor.transport.ssh.ssh_worker" in process.cmdline():
+            if "netdoctor.transport.ssh.ssh_worker" in " ".join(process.cmdline()):
                 found.append(process)
     return found
 
