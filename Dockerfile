@@ -6,7 +6,7 @@
 #     --user "$(id -u):$(id -g)" -e USER="$USER" netdoctor scan hosts.txt
 #
 # Key files are mode 0600 and belong to you: without --user nobody in there can read them, nor the ssh config. Reports are
-# saved under your name then, too. "In a container" in README.md has the rest: agents, jump hosts, the TUI.
+# saved under your name then, too. docs/container.md has the rest: agents, jump hosts, the TUI.
 
 FROM python:3.12-slim AS build
 COPY . /src
