@@ -26,7 +26,6 @@ SINGLE_ROWS = 64
 _WORST_FIRST = "X?!b-."
 _KINDS = {
     "look": "inspect, changes nothing",
-    "do": "fix",
     "job": "job's environment or script",
     "hosts": "hosts file",
     "console": "console of the node",
@@ -149,7 +148,8 @@ def _cause(section: ET.Element, report: Report, cause: Cause, index: Index) -> N
 
 def _fix(article: ET.Element, report: Report, fix: FixRecord, label: str) -> None:
     title = add(article, "h4", f"{label} ")
-    add(title, "span", _KINDS.get(fix.kind) or fmt.plain(fix.kind, 20), class_="tag")
+    if fix.kind != "do":  # which the label says
+        add(title, "span", _KINDS.get(fix.kind) or fmt.plain(fix.kind, 20), class_="tag")
     add(article, "p", describe.fix_label(report, fix))
     for shell in commands.fix_commands(fix, every=True):
         command(article, shell)
