@@ -54,6 +54,12 @@ def test_what_torch_is_not_built_for_is_named() -> None:
         assert found.cause.fixes, case
 
 
+def test_a_torch_for_the_other_vendor_is_shown_by_its_own_file() -> None:
+    for path, shown in (("/opt/v/lib/torch", "/opt/v/lib/torch/version.py"), ("", "torch/version.py")):
+        found = said(hw.torch(path=path), hw.no_gpus(), AMD)
+        assert [(line.what, line.output) for line in found.evidence] == [(shown, "2.6.0+cu124")]
+
+
 def test_code_is_there() -> None:
     for torch, gpus, words in (
         (hw.torch(), hw.gpus(), "torch 2.6.0+cu124 has code for NVIDIA H100 80GB HBM3 (sm_90)"),

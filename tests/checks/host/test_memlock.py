@@ -36,7 +36,7 @@ def test_without_hcas_it_does_not_apply() -> None:
 
 @pytest.mark.parametrize(
     ("soft", "status"),
-    [(65536, Status.FAIL), (8 * 1024**2, Status.FAIL), (GIB, Status.WARN), (32 * GIB, None)],
+    [(65536, Status.FAIL), (8 * 1024**2, Status.FAIL), (GIB, Status.WARN), (16 * GIB, None)],
 )
 def test_judges_the_soft_limit(soft: int, status: Status | None) -> None:
     findings = judge({"n1": low(soft), "n2": limits()})

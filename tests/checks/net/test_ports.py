@@ -166,6 +166,14 @@ def test_the_rendezvous_port_is_told_to_be_open_where_it_is_on_all_of_these_pair
     assert (("the rendezvous port on the same pairs", "open") in told) is is_told
 
 
+def test_only_the_ports_that_fail_are_shown() -> None:
+    one_more = {("n1", "n2"): "filtered"}
+    low = found(judge(matrix(4, bad_rdzv=inbound(4, "n2"), bad_high=one_more)))["n2"]
+    high = found(judge(matrix(4, bad_high=inbound(4, "n2"), bad_rdzv=one_more)))["n2"]
+    assert low.evidence[0].what == f"TCP {RDZV} from n1, n3 and n4 to n2"
+    assert high.evidence[0].what == f"TCP {HIGH} from n1, n3 and n4 to n2"
+
+
 def test_a_closed_rendezvous_port_matters_on_the_master() -> None:
     assert found(judge(matrix(4, bad_rdzv=inbound(4, "n1"))))["n1"].status is Status.FAIL
     assert found(judge(matrix(4, bad_rdzv=inbound(4, "n3"))))["n3"].status is Status.WARN

@@ -41,6 +41,7 @@ def test_several_bad_nodes_among_four() -> None:
 def test_two_nodes_stay_undecided() -> None:
     assert said(cells(2, {("n1", "n2")})) == [("path", ("n1", "n2"))]
     assert said(cells(2, {("n1", "n2"), ("n2", "n1")})) == [("all", ("n1", "n2"))]
+    assert said({("n1", "n2"): True}) == [("path", ("n1", "n2"))], "the only pair that was tried"
 
 
 def test_one_bad_pair_is_a_path() -> None:

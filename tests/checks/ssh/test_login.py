@@ -215,6 +215,19 @@ def test_commands_can_be_pasted_as_they_are(outcome: str) -> None:
             assert not {"HOSTS", "PORT", "USER", "FILE", "PATH"} & set(command.shell.split()), command.shell
 
 
+def test_a_key_behind_a_jump_host_is_compared_by_hand() -> None:
+    """ssh-keyscan takes no jump host, and no name that a shell would read."""
+    ways = {"gate": node(), "": node(host="$(reboot)")}
+    for via, one in ways.items():
+        facts = session(outcome="host_key_unknown", via=via, address="" if not via else "10.0.0.1")
+        (finding,) = one_login(one, facts)
+        assert finding.cause is not None
+        assert [c.shell for fix in finding.cause.fixes for c in fix.commands] == ["ssh n1 true"]
+    (finding,) = one_login(node(), session(outcome="host_key_unknown"))
+    assert finding.cause is not None
+    assert "ssh-keyscan 10.0.0.1" in finding.cause.fixes[0].commands[0].shell
+
+
 def test_text_of_the_node_reaches_no_command() -> None:
     facts = session(outcome="auth", address="evil; reboot", user="u")
     (finding,) = one_login(node(host="$(reboot)"), facts)

@@ -48,6 +48,13 @@ def test_skips_and_missing() -> None:
     assert causes(findings) == {"nccl-missing": {"n2"}}
 
 
+def test_no_wheel_is_proposed_where_the_release_or_the_cuda_of_torch_is_not_known() -> None:
+    nameless = softwares(2, n1=software(nccl=(nccl(None),)), n2=software(nccl=()))
+    assert cause(sw_nccl(nameless), "nccl-missing").fixes == ()
+    no_cuda = softwares(3, n2=software(torch=torch(cuda=None), nccl=(nccl("2.19.3"),)))
+    assert cause(sw_nccl(no_cuda), "nccl-version").fixes == ()
+
+
 def test_an_unreadable_version_is_unknown() -> None:
     findings = found(sw_nccl(softwares(2, n1=software(nccl=(nccl(None),)))))
     assert findings["n1"].status is Status.UNKNOWN

@@ -93,6 +93,7 @@ def test_what_one_node_has_is_no_norm() -> None:
     assert set(bad(list(sw_torch(lone, all_gpus(4), None, None, asked)))) == {"n1", "n2", "n3"}
     halves = list(sw_torch({node: lone[node] for node in ("n3", "n4")}, None))
     assert bad(halves).keys() == {"n3"}
+    assert bad(halves)["n3"].expected == "2.6.0+cu124, as on n4, or on no node"
     assert cause(halves, "torch-missing").confidence is LIKELY
 
 
