@@ -95,8 +95,8 @@ class Matcher:
             self.restart()
 
     def _tried(self, line: bytes, number: int, candidates: Iterable[int]) -> Iterator[Found]:
-        whole = len(line) <= 2 * LINE_SHOWN
-        content = line if whole else line[:LINE_SHOWN] + b" " + line[-LINE_SHOWN:]
+        cut = len(line) > 2 * LINE_SHOWN
+        content = line[:LINE_SHOWN] + b" " + line[-LINE_SHOWN:] if cut else line
         # What is behind a return was written over a progress bar.
         text = content.decode("utf-8", "replace").strip("\r").replace("\r", " \u23ce ")
         matched = []
