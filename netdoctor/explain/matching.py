@@ -35,7 +35,7 @@ _FAILURE_LETTERS = tuple(
 START = 7
 KINDS_MAX = 40_000
 KIND_LETTERS_MAX = 600  # longer ones are not kept
-LINE_SHOWN = 16_384  # of one line, for expressions
+LINE_SHOWN = 16_384  # of either end of one line, for expressions
 
 
 class Found(NamedTuple):
@@ -95,7 +95,8 @@ class Matcher:
             self.restart()
 
     def _tried(self, line: bytes, number: int, candidates: Iterable[int]) -> Iterator[Found]:
-        content = line[:LINE_SHOWN] + (b" " + line[-LINE_SHOWN:] if len(line) > 2 * LINE_SHOWN else b"")
+        cut = len(line) > 2 * LINE_SHOWN
+        content = line[:LINE_SHOWN] + b" " + line[-LINE_SHOWN:] if cut else line
         # What is behind a return was written over a progress bar.
         text = content.decode("utf-8", "replace").strip("\r").replace("\r", " \u23ce ")
         matched = []

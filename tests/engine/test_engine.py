@@ -20,7 +20,7 @@ from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.clock import ClockSample
 from netdoctor.facts.host import HostFacts, LimitFacts
 from netdoctor.facts.net import FirewallFacts, PathMtus, PortMatrix, ResolveFacts, RouteFacts
-from netdoctor.facts.software import Interpreter, Job, SoftwareFacts, Torch
+from netdoctor.facts.software import Interpreter, Job, Requested, SoftwareFacts, Torch
 from netdoctor.model import Finding, Status, fail
 from netdoctor.scanning.reporting import python_notes
 from netdoctor.store import Store, dump, load
@@ -233,6 +233,27 @@ def test_cut_short_while_answers_are_read_none_is_lost(
     assert outcome.ended_by == ("interrupt" if error is KeyboardInterrupt else "deadline")
     assert set(outcome.store.present("host", ["n1", "n2", "n3"])) == {"n1", "n2", "n3"}
     assert set(rows(outcome)["host.limits"]) == {"."}
+
+
+def test_what_is_measured_between_nodes_is_said_to_be_untried_and_nothing_else() -> None:
+    store = Store()
+    gathering.put_untried(store, {"ports", "routes", "limits"}, ["n1"])
+    assert list(store.cluster) == ["ports"]
+    assert (
+        store.cluster["ports"]
+        == store.node["routes"]["n1"]
+        == Missing(Why.NOT_COLLECTED, "no node met another")
+    )
+    assert list(store.node) == ["routes"]
+
+
+def test_nodes_look_for_the_extras_of_lines_that_are_meant_for_all_of_them() -> None:
+    plain, job = Requested(name="torch"), Requested(name="vllm", extras=("ray",))
+    also = replace(job, extras=("audio",))
+    elsewhere = replace(job, name="jax", extras=("cuda",), marker='python_version < "3.13"')
+    bound = replace(job, name="trl", only_if_there=True)
+    asked = Job(requested=(plain, job, also, elsewhere, bound))
+    assert gathering.extras(asked) == {"vllm": ["audio", "ray"]}
 
 
 def test_large_answers_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -349,6 +349,13 @@ def test_endless_findings_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert letters(judged(login(), make(net_x)), "net.x") == "???"
 
 
+def test_as_many_findings_as_there_may_be_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judge_module, "FINDINGS_AT_MOST", 2)
+    found = [fail("n1", "bad"), fail("n2", "bad"), fail("n3", "bad")]
+    assert letters(judged(login(), saying("net.x", *found[:2])), "net.x") == "XX."
+    assert letters(judged(login(), saying("net.x", *found)), "net.x") == "???"
+
+
 def test_blocked_is_not_a_check_s_to_say() -> None:
     assert letters(judged(login(), saying("net.x", spoiled(status=Status.BLOCKED))), "net.x") == "?.."
 

@@ -168,7 +168,10 @@ def test_ranks_that_wait_for_each_other_are_told_and_their_victims_not():
     assert "never entered" not in text
     # Rank 2 waits for 0 in one group, 0 for 1 in another; 1 does nothing.
     text = said({0: [call("1", 1, **WAITS)], 1: [], 2: [call("0", 1, **WAITS)]}, groups)
-    assert "never entered by rank 1" in text
+    assert (
+        "never entered by rank 1, which rank 0 waits for in all_reduce(4 Float); its last there was none\n"
+        in (text + "\n")
+    )
     assert "by rank 0" not in text
     assert "mismatch" not in text
 

@@ -1,6 +1,7 @@
 """Who failed first, who only echoes it, and what is said when lines admit several causes."""
 
 import itertools
+from dataclasses import replace
 
 from netdoctor.explain.engine import explain_text
 from netdoctor.explain.judging import LAST_WORDS
@@ -92,6 +93,18 @@ def test_the_rank_that_says_what_is_wrong_is_first_whatever_others_say() -> None
         assert said.echo_ranks == (0, 1, 2)
         assert main_reasons(said) == said.reasons[:1]
     assert first(explained({"rank_3.log": logs["rank_3.log"]})) == ("shm", Confidence.CERTAIN, 3)
+
+
+def test_beside_a_certain_cause_guesses_are_shown_where_they_are_likely_or_have_a_fix() -> None:
+    likely = explained({"log": f"{SHM}\n{DEVICE}\n{SLURM}\n"})
+    assert [one.known.label for one in main_reasons(likely)] == ["shm", "binding"]
+    guessed = explained({"log": f"{SHM}\n{TIMED_OUT}\n"})
+    assert [one.known.label for one in main_reasons(guessed)] == ["shm"]
+    certain, *guesses = guessed.reasons
+    proven = replace(
+        guessed, reasons=(certain, replace(guesses[0], fixes=("ufw allow 29500",)), *guesses[1:])
+    )
+    assert [one.known.label for one in main_reasons(proven)] == ["shm", "firewall"]
 
 
 def test_echoes_alone_are_certain_of_nothing() -> None:

@@ -150,6 +150,7 @@ def test_every_file_has_a_source(known: Knowledge) -> None:
             "$.pattern[0].admits",
         ),
         ({"label": "y", "title": "t", "why": "w"}, "is called y.toml"),
+        ({"label": "x", "title": "t"}, "label, title and why belong to every cause"),
     ],
 )
 def test_says_what_is_wrong_with_a_file(data: dict[str, object], said: str) -> None:

@@ -87,6 +87,28 @@ def test_says_what_differs_between_hosts(changes: tuple[tuple[str, str], ...], o
     assert all(any(one in said for said in found) for one in odd), found
 
 
+@pytest.mark.parametrize("line", ["Using network Socket", "Bootstrap : Using eth0:10.0.0.5<0>"])
+def test_one_line_of_a_network_is_enough_to_be_told(line: str) -> None:
+    told = info(log=f"h1:9:9 [0] NCCL INFO {line}\n")
+    assert [*told.networks, *told.bootstrap] in (["Socket"], ["eth0"])
+
+
+GDR = "h1:9:9 [0] NCCL INFO GPU Direct RDMA {} for HCA 0 'mlx5_0'\n"
+
+
+def test_gpudirect_that_is_off_is_told_also_where_no_link_is() -> None:
+    assert info(log=SOCKETS_2_7 + GDR.format("Enabled")).unexpected == ()
+    [told] = info(log=SOCKETS_2_7 + GDR.format("Disabled")).unexpected
+    assert told.endswith(": GPUDirect RDMA is off")
+
+
+def test_data_that_go_through_the_host_for_no_reason_given() -> None:
+    through_host = NEW_2_28.replace("GDRDMA(PCI)/", "")
+    for state in ("Enabled", "Disabled"):
+        [told] = info(log=through_host + GDR.format(state)).unexpected
+        assert told.endswith("data go through host memory, GPUDirect RDMA is off")
+
+
 def test_a_job_on_one_host_may_meet_over_any_interface() -> None:
     here = NEW_2_28.replace("Using eth0:", "Using docker0:")
     assert list(info(log=here).bootstrap) == ["docker0"]

@@ -56,6 +56,11 @@ def test_answers_lead_to_causes(form: str, tmp_path: Path):
         assert [one.known.label for one in same.reasons] == [one.known.label for one in found.reasons]
 
 
+def test_other_json_that_names_nccl_is_no_answer() -> None:
+    assert not ras.is_status(b'{"nccl_version": "2.28.9", "loss": 2.0}')
+    assert not ras.is_status(b'{"communicators_count": 2}')
+
+
 def test_a_log_and_an_answer_are_read_together(tmp_path: Path):
     (tmp_path / "a.log").write_text("step 1 loss 2.0\n")
     found = explain([str(tmp_path / "a.log")], ras={"RAS of gpu1": FORMS["json"]("dead")})

@@ -60,7 +60,8 @@ def test_every_form_is_read(tmp_path: Path) -> None:
 
 
 def test_a_long_line_is_quoted_where_the_trouble_is(tmp_path: Path) -> None:
-    for before, quoted in (("  1%|#| 1/9\r" * 9, "1%|#| 1/9 ⏎"), ("  1%|#| 1/9\r" * 900, "… 1%|#| 1/9 ⏎")):
+    for times, quoted in ((9, "1%|#| 1/9 ⏎"), *((many, "… 1%|#| 1/9 ⏎") for many in (900, 2000, 9000))):
+        before = "  1%|#| 1/9\r" * times
         (tmp_path / "log").write_bytes(f"{before}{LINE}\n".encode())
         [line] = explain([str(tmp_path / "log")]).reasons[0].lines
         assert line.text.startswith(quoted)
@@ -72,7 +73,7 @@ def test_what_cannot_be_read_whole_is_told(tmp_path: Path) -> None:
     cases = {
         "cut.gz": (whole[: len(whole) // 2], "end early"),
         "damaged.xz": (lzma.compress(TEXT.encode())[:-9] + b"123456789", "damaged"),
-        "long": (LINE.encode() + b"\n" + b"y" * (2 * LINE_MAX), "longer than 1 MiB"),
+        "long": (LINE.encode() + b"\n" + b"y" * (2 * LINE_MAX), "1 line longer than 1 MiB"),
         "core": (bytes(range(256)) * 64, "binary"),
         "packed.zst": (b"\x28\xb5\x2f\xfd" + bytes(90), "zstd -dc"),
     }

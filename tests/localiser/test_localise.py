@@ -102,6 +102,15 @@ def test_one_slow_run_is_undecided_and_the_same_pair_is_asked_for() -> None:
     assert set(tie.pair or ()) == {a, b}
 
 
+def test_a_pair_that_was_not_run_yet_is_asked_for_before_one_that_was() -> None:
+    run = {("n0", "n4"): 5.0, ("n1", "n3"): 5.0, ("n1", "n4"): 5.0, ("n3", "n2"): 10.0}
+    samples = [PairSample(a, b, 10.0, "out", None, i // 2) for i, (a, b) in enumerate(run)]
+    samples += [PairSample(a, b, rate, "in", None, i // 2) for i, ((a, b), rate) in enumerate(run.items())]
+    (tie,) = decode(samples).undecided
+    assert {c.target for c in tie.between} == {"n1", "n4"}
+    assert tie.pair == ("n4", "n3")
+
+
 def test_a_second_slow_run_of_the_pair_names_the_path() -> None:
     nodes = names(8)
     rounds = first_rounds(nodes, seed=0)

@@ -190,6 +190,21 @@ def test_what_waits_for_an_accepted_problem_was_not_examined(ground: Ground) -> 
     assert report.healthy_nodes == ("n1", "n3")
 
 
+def test_what_waits_for_an_accepted_problem_and_is_not_required_leaves_the_verdict(ground: Ground) -> None:
+    ground.checks.append(saying("net.three", after=("net.one",), scope="node", required=False))
+    report = scan(ground, suppress(), on("n2"))
+    assert (report.verdict.state, row(report, "net.three")) == ("ready", ".b.")
+    assert scan(ground, suppress(), on("n2"), require=("net",)).verdict.state == "undecided"
+
+
+@pytest.mark.parametrize(("nodes", "told"), [("n[1-3]", True), ("n[1-4]", False)])
+def test_what_is_accepted_and_gone_is_told_once_all_its_nodes_were_examined(
+    ground: Ground, nodes: str, told: bool
+) -> None:
+    report = scan(ground, suppress(nodes=f'"{nodes}"'))
+    assert ("matches nothing that was found; it can go" in notes(report)) is told
+
+
 def test_consequences_have_to_be_named(ground: Ground) -> None:
     ground.checks[1] = saying("net.one", on("n2"), explains=("net.two",))
     ground.checks[2] = saying("net.two", on("n2", "follows"))
