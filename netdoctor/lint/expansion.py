@@ -15,6 +15,7 @@ _VARIABLE = re.compile(r"\$(?:\{[#!]?)?([A-Za-z_]\w*)")
 _ESCAPE = re.compile(r"\\(\n|.)", re.DOTALL)
 _QUOTED_ESCAPE = re.compile(r'\\([\n$`"\\])')
 _PLAIN = names("word number variable_name extglob_pattern regex command_name test_operator")
+_UNQUOTED = frozenset({*_PLAIN, "brace_expression"})
 _QUOTES = frozenset({"string", "raw_string"})
 _BARE = frozenset({"simple_expansion", "expansion", "command_substitution"})
 WORDS_MOST = 2000
@@ -124,11 +125,9 @@ class Expander:
         elif kind == "string":
             yield from ((piece, False) for piece in self.quoted(node, depth))
         elif kind == "concatenation":
-            text = self.text(node)
-            if any(c.type == "brace_expression" for c in node.children) or (
-                not any(c.type != "word" for c in node.children) and _BRACES.search(text)
-            ):
-                yield Hole(frozenset(self.names_in(text)), level=self.level), False
+            bare = "".join(self.text(c) if c.type in _UNQUOTED else "x" for c in node.children)
+            if _BRACES.search(bare):
+                yield Hole(frozenset(self.names_in(self.text(node))), level=self.level), False
                 return
             for child in node.children:
                 yield from self.pieces(child, depth + 1)
