@@ -132,11 +132,11 @@ class Expander:
             for child in node.children:
                 yield from self.pieces(child, depth + 1)
         elif kind == "simple_expansion":
-            yield from ((piece, True) for piece in self.variable(self.text(node)[1:]))
+            yield from ((piece, True) for piece in self.variable(self.text(node).lstrip()[1:]))
         elif kind == "expansion":
             yield from ((piece, True) for piece in self.expansion(node))
         elif kind == "command_substitution":
-            text = self.text(node)
+            text = self.text(node).lstrip()
             self.script.used |= self.names_in(text)
             inner = text[2:-1] if text.startswith("$(") else text[1:-1]
             yield Hole(self.leaves(text), False, self.level, inner.strip()), True
@@ -156,7 +156,7 @@ class Expander:
             yield Hole(self.leaves(self.text(node)), False, self.level), False
 
     def quoted(self, node: Node, depth: int) -> Iterator[Piece]:
-        """The inside of double quotes; blanks between its parts belong to no node."""
+        """The inside of double quotes; blanks in front of its parts belong to them or to no node."""
         at = node.start_byte + 1
         for child in node.children:
             if child.type == '"' and child.end_byte in (node.start_byte + 1, node.end_byte):
@@ -166,6 +166,9 @@ class Expander:
             if child.type == "string_content":
                 yield self.unescaped(child.start_byte, child.end_byte)
             else:
+                text = self.data[child.start_byte : child.end_byte]
+                bare = child.end_byte - len(text.lstrip())
+                yield self.unescaped(child.start_byte, bare)
                 yield from (piece for piece, _ in self.pieces(child, depth + 1))
             at = child.end_byte
         if node.end_byte - 1 > at:
@@ -189,7 +192,7 @@ class Expander:
 
     def expansion(self, node: Node) -> tuple[Piece, ...]:
         """What ``${NAME}`` and ``${NAME:-default}`` become."""
-        text = self.text(node)
+        text = self.text(node).lstrip()
         match = re.fullmatch(r"\$\{(\w+)(?:(:?[-?=+])(.*))?\}", text, re.DOTALL)
         if match is None:
             self.script.used |= self.names_in(text)

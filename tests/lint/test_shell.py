@@ -169,6 +169,8 @@ def test_values_are_what_bash_says(seed: int) -> None:
         ("show 1 a{1,2}", None),
         ("show 1 a{1..2}", None),
         ("A=x; show 1 {a,b}$A", None),
+        ('A=x; show 1 " $A ${A}" "$A  $((1 + 2))"', [" x x", "x  3"]),
+        ("N=3; show 1 $(( $N + 1 )) $((1 + $N))", ["4", "4"]),
         ('show 1 "a"{b,c}', None),
         ('A=x; show 1 ${A}y "{a,b}"c', ["xy", "{a,b}c"]),
         ('A=x; show 1 "$A " "a \\" $A" "" " "', ["x ", 'a " x', "", " "]),
@@ -191,6 +193,11 @@ def test_a_value_is_known_where_the_script_settles_it(line: str, words: list[str
 )
 def test_set_exports_what_is_assigned_behind_it(before: str, exported: bool) -> None:
     assert parse(f"{before}; A=x").assignments[0].exported is exported
+
+
+def test_a_command_behind_a_blank_in_quotes_is_read_whole() -> None:
+    (command,) = parse('show "$A $(date)"').commands
+    assert str(command.words[1]) == "$A $(date)"
 
 
 def test_what_srun_starts_is_told_from_what_the_batch_body_fills_in() -> None:
