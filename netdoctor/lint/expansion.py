@@ -157,10 +157,8 @@ class Expander:
 
     def quoted(self, node: Node, depth: int) -> Iterator[Piece]:
         """The inside of double quotes; blanks in front of its parts belong to them or to no node."""
-        at = node.start_byte + 1
+        at = node.start_byte
         for child in node.children:
-            if child.type == '"' and child.end_byte in (node.start_byte + 1, node.end_byte):
-                continue
             if child.start_byte > at:
                 yield self.unescaped(at, child.start_byte)
             if child.type == "string_content":
@@ -171,8 +169,6 @@ class Expander:
                 yield self.unescaped(child.start_byte, bare)
                 yield from (piece for piece, _ in self.pieces(child, depth + 1))
             at = child.end_byte
-        if node.end_byte - 1 > at:
-            yield self.unescaped(at, node.end_byte - 1)
 
     def unescaped(self, start: int, end: int) -> str:
         text = self.data[start:end].decode("utf-8", "replace")
