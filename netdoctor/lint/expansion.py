@@ -15,6 +15,7 @@ _VARIABLE = re.compile(r"\$(?:\{[#!]?)?([A-Za-z_]\w*)")
 _ESCAPE = re.compile(r"\\(\n|.)", re.DOTALL)
 _QUOTED_ESCAPE = re.compile(r'\\([\n$`"\\])')
 _PLAIN = names("word number variable_name extglob_pattern regex command_name test_operator")
+_UNQUOTED = frozenset({*_PLAIN, "brace_expression"})
 _QUOTES = frozenset({"string", "raw_string"})
 _BARE = frozenset({"simple_expansion", "expansion", "command_substitution"})
 WORDS_MOST = 2000
@@ -124,20 +125,18 @@ class Expander:
         elif kind == "string":
             yield from ((piece, False) for piece in self.quoted(node, depth))
         elif kind == "concatenation":
-            text = self.text(node)
-            if any(c.type == "brace_expression" for c in node.children) or (
-                not any(c.type != "word" for c in node.children) and _BRACES.search(text)
-            ):
-                yield Hole(frozenset(self.names_in(text)), level=self.level), False
+            bare = "".join(self.text(c) if c.type in _UNQUOTED else "x" for c in node.children)
+            if _BRACES.search(bare):
+                yield Hole(frozenset(self.names_in(self.text(node))), level=self.level), False
                 return
             for child in node.children:
                 yield from self.pieces(child, depth + 1)
         elif kind == "simple_expansion":
-            yield from ((piece, True) for piece in self.variable(self.text(node)[1:]))
+            yield from ((piece, True) for piece in self.variable(self.text(node).lstrip()[1:]))
         elif kind == "expansion":
             yield from ((piece, True) for piece in self.expansion(node))
         elif kind == "command_substitution":
-            text = self.text(node)
+            text = self.text(node).lstrip()
             self.script.used |= self.names_in(text)
             inner = text[2:-1] if text.startswith("$(") else text[1:-1]
             yield Hole(self.leaves(text), False, self.level, inner.strip()), True
@@ -157,20 +156,19 @@ class Expander:
             yield Hole(self.leaves(self.text(node)), False, self.level), False
 
     def quoted(self, node: Node, depth: int) -> Iterator[Piece]:
-        """The inside of double quotes; blanks between its parts belong to no node."""
-        at = node.start_byte + 1
+        """The inside of double quotes; blanks in front of its parts belong to them or to no node."""
+        at = node.start_byte
         for child in node.children:
-            if child.type == '"' and child.end_byte in (node.start_byte + 1, node.end_byte):
-                continue
             if child.start_byte > at:
                 yield self.unescaped(at, child.start_byte)
             if child.type == "string_content":
                 yield self.unescaped(child.start_byte, child.end_byte)
             else:
+                text = self.data[child.start_byte : child.end_byte]
+                bare = child.end_byte - len(text.lstrip())
+                yield self.unescaped(child.start_byte, bare)
                 yield from (piece for piece, _ in self.pieces(child, depth + 1))
             at = child.end_byte
-        if node.end_byte - 1 > at:
-            yield self.unescaped(at, node.end_byte - 1)
 
     def unescaped(self, start: int, end: int) -> str:
         text = self.data[start:end].decode("utf-8", "replace")
@@ -190,7 +188,7 @@ class Expander:
 
     def expansion(self, node: Node) -> tuple[Piece, ...]:
         """What ``${NAME}`` and ``${NAME:-default}`` become."""
-        text = self.text(node)
+        text = self.text(node).lstrip()
         match = re.fullmatch(r"\$\{(\w+)(?:(:?[-?=+])(.*))?\}", text, re.DOTALL)
         if match is None:
             self.script.used |= self.names_in(text)

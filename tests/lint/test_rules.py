@@ -117,3 +117,102 @@ def test_variables_of_a_manifests_containers_are_read() -> None:
 def test_how_a_list_of_adapters_begins_counts_for_all_of_it(written: str, instead: str) -> None:
     (found,) = lint([read("x", Kind.ENV, f"NCCL_IB_HCA={written}\n".encode())])
     assert (found.rule, found.instead) == ("env.ifname", f"NCCL_IB_HCA={instead}")
+
+
+@pytest.mark.parametrize("network", ["bridge", "default", "none"])
+def test_ports_are_published_in_vain_on_dockers_own_networks_only(network: str) -> None:
+    text = "docker run --gpus all --network {} -p 29500:29500 --ipc=host image sleep infinity\n"
+    assert told(text.format(network)) == ["container.network"]
+    assert told(text.format("host")) == told(text.format("of-mine")) == []
+
+
+def test_gpus_that_cannot_be_counted_are_not_held_against_processes() -> None:
+    text = "CUDA_VISIBLE_DEVICES={} torchrun --nproc-per-node 8 train.py\n"
+    assert told(text.format("0,1")) == ["env.cuda-devices"]
+    assert told(text.format("$GPUS")) == told(text.format("all")) == []
+
+
+def test_only_infiniband_as_the_one_network_contradicts_that_it_is_off() -> None:
+    assert told("NCCL_IB_DISABLE=1\nNCCL_NET=ib\n", Kind.ENV) == ["env.contradiction"]
+    assert told("NCCL_IB_DISABLE=1\nNCCL_NET=Socket\n", Kind.ENV) == []
+
+
+def test_variables_stay_behind_with_deepspeeds_pdsh_alone() -> None:
+    text = "export GLOO_SOCKET_IFNAME=bond0\ndeepspeed --hostfile hostfile --launcher {} train.py\n"
+    assert told(text.format("PDSH")) == ["deepspeed.env-forward"]
+    assert told(text.format("openmpi")) == told(text.format("$HOW")) == []
+
+
+def test_ports_of_ray_that_are_not_known_are_not_the_same() -> None:
+    assert told("ray start --head --port=$PORT --ray-client-server-port=$CLIENTS\n") == []
+
+
+def test_accelerate_without_a_list_of_hosts_needs_srun() -> None:
+    text = JOB + "accelerate launch --num_machines 2 {} train.py\n"
+    assert told(text.format(""), Kind.SBATCH) == ["slurm.no-srun"]
+    assert told(text.format("--deepspeed_hostfile hosts"), Kind.SBATCH) == []
+    assert told(text.format("--config_file all.yaml"), Kind.SBATCH) == []
+
+
+def test_more_tasks_than_nodes_have_room_for() -> None:
+    text = "#!/bin/bash\n#SBATCH --nodes=2 --ntasks-per-node=4 --ntasks={}\nsrun hostname\n"
+    assert told(text.format(9), Kind.SBATCH) == ["slurm.shape"]
+    assert told(text.format(8), Kind.SBATCH) == []
+
+
+def test_tasks_are_spread_over_nodes_where_they_divide_evenly() -> None:
+    text = (
+        "#!/bin/bash\n#SBATCH --nodes={0} --ntasks=16\nsrun torchrun --nnodes {0} --nproc-per-node 8 "
+        "--rdzv-backend c10d --rdzv-endpoint node0:29500 train.py\n"
+    )
+    assert told(text.format(2), Kind.SBATCH) == ["slurm.srun-launcher"]
+    assert told(text.format(3), Kind.SBATCH) == []
+
+
+def test_ranks_of_nodes_end_below_their_number() -> None:
+    text = "torchrun --nnodes 2 --node-rank {} --master-addr node0 train.py\n"
+    assert told(text.format(2)) == ["torch.node-rank"]
+    assert told(text.format(1)) == []
+
+
+def test_what_replaces_the_old_launcher_keeps_its_options() -> None:
+    text = "python -m torch.distributed.launch --nproc_per_node=8 --use_env train.py\n"
+    (found,) = lint([read("x", Kind.SHELL, text.encode())])
+    assert found.instead.startswith("torchrun --nproc_per_node=8 …, and")
+
+
+@pytest.mark.parametrize(
+    ("program", "rules"),
+    [
+        ("d.init_process_group('nccl')", ["torch.init-alone"]),
+        ("d.init_process_group('nccl', init_method='file:///tmp/x')", []),
+        ("d.init_process_group('nccl', store=s)", []),
+        ("os.environ['RANK'] = '0'; d.init_process_group('nccl')", []),
+        ("d.init_process_group('nccl', rank=0, world_size=1)", []),
+    ],
+)
+def test_a_program_that_says_its_rank_may_start_alone(program: str, rules: list[str]) -> None:
+    assert told(f'python -c "import os, torch.distributed as d; {program}"\n') == rules
+
+
+@pytest.mark.parametrize(
+    ("options", "rules"),
+    [
+        ("--rdzv-backend c10d", ["torch.endpoint"]),
+        ("--rdzv-backend c10d $OPTIONS", []),
+        ("--rdzv-backend $BACKEND", []),
+    ],
+)
+def test_a_rendezvous_that_may_have_an_address_is_left_alone(options: str, rules: list[str]) -> None:
+    assert told(f"torchrun --nnodes 2 {options} train.py\n") == rules
+    assert told(f"export PET_RDZV_ENDPOINT=node0:29500\ntorchrun --nnodes 2 {options} train.py\n") == []
+
+
+def test_a_variable_is_not_blamed_beside_the_option_of_its_name() -> None:
+    def said(option: str) -> str:
+        text = f"export MASTER_ADDR=a\ntorchrun --nnodes 2 --rdzv-backend c10d {option} train.py\n"
+        (found,) = lint([read("x", Kind.SHELL, text.encode())])
+        return found.message
+
+    assert "MASTER_ADDR of the environment is not read" in said("")
+    assert "MASTER_ADDR" not in said("--master-addr node0")

@@ -158,6 +158,25 @@ def test_values_are_what_bash_says(seed: int) -> None:
         ("show 1 $((8 / 0))", None),
         ("A=x; read -r A; show 1 $A", None),
         ("A=x; printf -v A %s y; show 1 $A", None),
+        ("A=(a); A+=b; show 1 $A", None),
+        ("A+=x; show 1 $A", None),
+        ("A+=(x); show 1 $A", None),
+        ('A=a; A+=(b); show 1 "${A[@]}"', None),
+        ("A=x; if true; then B=y; fi; show 1 $A", ["x"]),
+        ("A=x; if true; then A=y; fi; show 1 $A", None),
+        ("A=0; { A=1; }; show 1 $A", ["1"]),
+        ("A=0; { A=1; } & show 1 $A", ["0"]),
+        ("N=3; show 1 $((N + 1)) $(($N * 2)) $((${N}))", ["4", "6", "3"]),
+        ("show 1 $((999999998 + 1))", ["999999999"]),
+        ("show 1 $((999999999 + 1))", None),
+        ("show 1 a{1,2}", None),
+        ("show 1 a{1..2}", None),
+        ("A=x; show 1 {a,b}$A", None),
+        ('A=x; show 1 " $A ${A}" "$A  $((1 + 2))"', [" x x", "x  3"]),
+        ("N=3; show 1 $(( $N + 1 )) $((1 + $N))", ["4", "4"]),
+        ('show 1 "a"{b,c}', None),
+        ('A=x; show 1 ${A}y "{a,b}"c', ["xy", "{a,b}c"]),
+        ('A=x; show 1 "$A " "a \\" $A" "" " "', ["x ", 'a " x', "", " "]),
     ],
 )
 def test_a_value_is_known_where_the_script_settles_it(line: str, words: list[str] | None) -> None:
@@ -177,6 +196,11 @@ def test_a_value_is_known_where_the_script_settles_it(line: str, words: list[str
 )
 def test_set_exports_what_is_assigned_behind_it(before: str, exported: bool) -> None:
     assert parse(f"{before}; A=x").assignments[0].exported is exported
+
+
+def test_a_command_behind_a_blank_in_quotes_is_read_whole() -> None:
+    (command,) = parse('show "$A $(date)"').commands
+    assert str(command.words[1]) == "$A $(date)"
 
 
 def test_what_srun_starts_is_told_from_what_the_batch_body_fills_in() -> None:

@@ -28,7 +28,7 @@ class Together:
         found: dict[tuple[str, ...], list[tuple[Shell, Launch]]] = defaultdict(list)
         for shell in self.shells:
             for launch in shell.launches_of(*TORCH, closed=True):
-                words = tuple(word.text or str(word) for word in launch.rest)
+                words = tuple(map(str, launch.rest))
                 if several(launch) and words and not launch.level:
                     job = (os.path.dirname(shell.file.path), *words)
                     found[job].append((shell, launch))

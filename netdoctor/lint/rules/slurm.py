@@ -263,7 +263,7 @@ def slurm_option(shell: Shell) -> Iterator[Found]:
     for words, program in lists:
         for one in words:
             written = re.match(r"--([A-Za-z][\w-]*)", one.word.raw or one.word.value.head)
-            if written is None or written[1] in OLD or (written[1] in every and "_" not in written[1]):
+            if written is None or written[1] in OLD:
                 continue
             if any(name.startswith(written[1]) for name in every):  # getopt takes what is unique
                 continue

@@ -95,7 +95,7 @@ def torch_endpoint(shell: Shell) -> Iterator[Found]:
                 )
         elif how is not None and not launch.open and not any(map(launch.exported, BY_ENVIRONMENT)):
             option = "--master-addr" if how == "static" else "--rdzv-endpoint"
-            unread = launch.exported("MASTER_ADDR") if how == "static" or main is None else None
+            unread = launch.exported("MASTER_ADDR") if main is None else None
             more = "; MASTER_ADDR of the environment is not read" if unread is not None else ""
             yield Found(
                 launch.position,
