@@ -43,6 +43,10 @@ def test_rows_send_to_columns() -> None:
     ]
 
 
+def test_a_whole_and_healthy_matrix_explains_no_marks() -> None:
+    assert matrix(report(full(3)), "bw.tcp", 80)[-1] == "  rows send to columns"
+
+
 def test_paths_are_named_where_there_are_several() -> None:
     values = full(3) | {(0, 2): (0.0583, "fail"), (1, 2): (0.05, "fail")}
     whole = report(values)

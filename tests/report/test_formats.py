@@ -201,6 +201,13 @@ def test_markdown_has_verdict_causes_and_table() -> None:
     assert "| blocked | bandwidth | 3 | by \\[1\\] |" in shown
 
 
+@pytest.mark.parametrize(("status", "word"), [("unknown", "try"), ("fail", "settle")])
+def test_markdown_says_what_to_try_or_what_would_settle_a_cause(status: str, word: str) -> None:
+    report = sample_report("not_ready")
+    cause = dataclasses.replace(report.causes[0], status=status, settle_by="log in by hand")
+    assert f"\n- {word}: log in by hand\n" in markdown(dataclasses.replace(report, causes=(cause,)))
+
+
 def test_github_annotates_the_line_of_the_first_node() -> None:
     lines = github(sample_report("not_ready")).splitlines()
     assert any(
@@ -293,9 +300,10 @@ def test_sarif_points_at_lines_of_the_hosts_file() -> None:
     nowhere = dataclasses.replace(report.run, hosts_source={"path": "-"})
     bare = strict.sarif(sarif(dataclasses.replace(report, run=nowhere)))
     assert "physicalLocation" not in bare["results"][0]["locations"][0]
-    damaged = tuple(dataclasses.replace(one, line=-3) for one in report.targets)
-    of_no_line = strict.sarif(sarif(dataclasses.replace(report, targets=damaged)))
-    assert "physicalLocation" not in of_no_line["results"][0]["locations"][0]
+    for line in (-3, 0, None):
+        damaged = tuple(dataclasses.replace(one, line=line) for one in report.targets)
+        of_no_line = strict.sarif(sarif(dataclasses.replace(report, targets=damaged)))
+        assert "physicalLocation" not in of_no_line["results"][0]["locations"][0]
 
 
 def test_sarif_without_results_says_why_it_is_not_clean() -> None:

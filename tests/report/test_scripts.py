@@ -147,7 +147,18 @@ def test_a_person_is_shown_the_script_and_nothing_long(here: Path) -> None:
     os.unlink(shown)
     (here / "copy.json").write_bytes(dumps(saved))
     gone = load(here / "copy.json")
+    assert gone.causes[0].fixes[0].script == ""
     assert any(len(line) > LONGEST for line in lines_of(gone))  # printed whole again
+
+
+def test_one_script_that_is_gone_leaves_the_others_named(here: Path) -> None:
+    first, second = (given(ASSIGN, here / name, "n1") for name in ("a.conf", "b.conf"))
+    report = reporting(first)
+    cause = dataclasses.replace(report.causes[0], fixes=(first, second))
+    saved = save(dataclasses.replace(report, causes=(cause, *report.causes[1:])))
+    lost, kept = (fix.script for fix in saved.causes[0].fixes)
+    os.unlink(lost)
+    assert [fix.script for fix in load().causes[0].fixes] == ["", kept]
 
 
 def test_who_gets_no_script(here: Path) -> None:
@@ -168,6 +179,9 @@ def test_who_gets_no_script(here: Path) -> None:
         assert script(report, report.causes[0], dataclasses.replace(fix, commands=commands, undo=())) is None
     hidden = dataclasses.replace(fix, commands=(record(f"echo {'x' * LONGEST}\x1b[1m", "n1"),))
     assert script(report, report.causes[0], hidden) is None
+    for shell in ("ssh n1 'uptime -p'", "ssh n1 uptime; ssh n2 uptime"):  # what runs is not there, or twice
+        unclear = FixRecord(text="t", commands=(CommandRecord(run_on=("n1",), shell=shell, inner="uptime"),))
+        assert script(report, report.causes[0], unclear) is None
     short = FixRecord(text="t", commands=(record("uptime", "n1"),))
     assert scripts(save(reporting(short))) == {""}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from netdoctor.report.commands import to_paste
 from netdoctor.report.formats.json_ import dumps, loads
 from netdoctor.report.formats.jsonl import render as jsonl
 from netdoctor.report.formats.junit import render as junit
@@ -144,6 +145,21 @@ def test_more_than_three_nodes_become_a_loop() -> None:
     names = " ".join(f"gpu-a{n:02}" for n in range(1, 6))
     assert f"      for node in {names}; do ssh \"$node\" 'sudo true'; done\n" in shown
     assert "      ssh gpu-a01 'sudo true'\n" in render(many_nodes(3))
+
+
+def test_two_commands_on_two_nodes_each_are_no_loops() -> None:
+    shells = [f"ssh n{n} {word}" for word in ("true", "uptime") for n in (1, 2)]
+    records = [CommandRecord(run_on=(s.split()[1],), shell=s, inner=s.split()[2]) for s in shells]
+    assert to_paste(records) == shells
+
+
+def test_the_same_command_four_times_without_a_nodes_name_is_no_loop() -> None:
+    assert to_paste([CommandRecord(run_on=("job",), shell="true")] * 4) == ["true"] * 4
+
+
+def test_a_header_as_wide_as_the_screen_stays_one_line() -> None:
+    header = render(sample_report("ready"), width=200).splitlines()[0]
+    assert render(sample_report("ready"), width=len(header)).splitlines()[0] == header
 
 
 def test_commands_that_make_no_loop_are_counted() -> None:

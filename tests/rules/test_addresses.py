@@ -16,6 +16,14 @@ def test_a_text_is_taken_apart_once() -> None:
     assert rules.parse.cache_info().misses == rules.ip.cache_info().misses == 201  # and 127.0.0.1
 
 
+@pytest.mark.parametrize(
+    ("text", "is_usable"),
+    [("::1", False), ("::", False), ("fe80::1", False), ("127.0.0.2", False), ("2001:db8::1", True)],
+)
+def test_peers_dial_neither_loopback_nor_link_local_nor_unspecified(text: str, is_usable: bool) -> None:
+    assert rules.is_usable(row_of("eth0", text, 64 if ":" in text else 24)) is is_usable
+
+
 def test_scopes_and_mapped_addresses() -> None:
     assert str(parse("fe80::1%eth0")) == "fe80::1"
     assert str(parse("::ffff:10.0.0.1")) == "10.0.0.1"

@@ -130,8 +130,8 @@ def _locations(report: Report, cause: Cause) -> list[dict[str, Any]]:
     found = []
     for node in cause.node_list[:MOST_LOCATIONS]:
         location: dict[str, Any] = {"logicalLocations": [{"name": fmt.plain(node, 200), "kind": "resource"}]}
-        line = lines.get(node)
-        if path and path != "-" and line and line > 0:  # names from the command line or stdin are in no file
+        line = lines.get(node) or 0
+        if path and path != "-" and line > 0:  # names from the command line or stdin are in no file
             uri = quoted(path) if not path.startswith("/") else f"file://{quoted(path)}"
             location["physicalLocation"] = {"artifactLocation": {"uri": uri}, "region": {"startLine": line}}
         found.append(location)

@@ -77,13 +77,16 @@ def test_switched_off_everywhere_is_a_warning() -> None:
     findings = run(rdmas(2), NCCL_IB_DISABLE="1")
     assert causes(findings) == {"nccl-ib-off": {"n1", "n2"}}
     assert {f.status for f in findings} == {Status.WARN}
+    assert all(f.summary.endswith(" switches them off") for f in findings)
     assert not causes(run(rdmas(2), NCCL_IB_DISABLE="true"))
     conf = ConfFile(path="/etc/nccl.conf", values={"NCCL_IB_DISABLE": "1"})
     envs = {"n2": EnvFacts(nccl_conf=(conf,))}
     command = cause(run(rdmas(2), envs), "nccl-ib-off").fixes[0].commands[0]
     out = "sed -i 's/^NCCL_IB_DISABLE=/#netdoctor NCCL_IB_DISABLE=/' /etc/nccl.conf"
     assert (command.run_on, command.shell) == ("n2", out)
-    assert causes(run(rdmas(2), NCCL_NET="socket")) == {"nccl-ib-off": {"n1", "n2"}}
+    findings = run(rdmas(2), NCCL_NET="socket")
+    assert causes(findings) == {"nccl-ib-off": {"n1", "n2"}}
+    assert all(f.summary.endswith(" asks for TCP") for f in findings)
 
 
 def test_switched_off_on_one_node_hangs() -> None:
@@ -115,6 +118,7 @@ def test_other_names_are_fine_when_as_many() -> None:
 def test_link_layers_do_not_mix() -> None:
     findings = run(rdmas(3, n1=ROCE))
     assert causes(findings) == {"nccl-ib-link-layer": {"n1"}}
+    assert "use Ethernet ports here, InfiniBand on other nodes" in found(findings)["n1"].summary
     mixed = rdma(hca("mlx5_0"), hca("mlx5_1", ports=(roce_port("mlx5_1"),)))
     findings = run({"n1": mixed, "n2": mixed})
     assert causes(findings) == {"nccl-ib-two-layers": {"n1", "n2"}}

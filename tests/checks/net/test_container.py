@@ -78,4 +78,11 @@ def test_a_login_without_translation_says_nothing_alone() -> None:
 
 
 def test_one_node_has_nobody_to_be_dialled_by() -> None:
-    assert [one.status for one in judged({"n1": inside()}, count=1)] == [Status.SKIP]
+    assert [(one.status, one.summary) for one in judged({"n1": inside()}, count=1)] == [
+        (Status.SKIP, "one node")
+    ]
+
+
+def test_two_machines_are_told_that_neither_is_a_container() -> None:
+    (said,) = judged({}, count=2)
+    assert (said.status, said.summary) == (Status.SKIP, "no node is a container of Docker or Podman")

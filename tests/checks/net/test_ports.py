@@ -53,7 +53,7 @@ def judge(
 def test_an_open_matrix_passes_and_says_how_many_pairs() -> None:
     (finding,) = judge(matrix(4))
     assert finding.status is Status.PASS
-    assert "12 of 12" in finding.summary
+    assert finding.summary == "12 of 12 directed pairs tried, all open"
 
 
 def test_one_node_is_skipped() -> None:
@@ -223,6 +223,13 @@ def test_our_own_trouble_blames_nobody() -> None:
     findings = judge(ports, 3)
     assert found(findings)["n1->n2"].status is Status.UNKNOWN
     assert causes(findings) == {}
+
+
+@pytest.mark.parametrize(("detail", "said"), [("EMFILE", "EMFILE"), ("", "no outcome")])
+def test_a_connection_that_could_not_be_tried_says_why(detail: str, said: str) -> None:
+    ports = PortMatrix(probes=(*matrix(3).probes, probe("n1", "n2", 52000, "error", detail=detail)))
+    summary = found(judge(ports, 3))["n1->n2"].summary
+    assert summary == f"the connection could not be tried: {said}"
 
 
 def test_the_fix_lets_the_peers_in_where_the_rule_is() -> None:

@@ -85,7 +85,9 @@ def test_the_own_name_unknown_or_elsewhere() -> None:
     lost = replace(resolve(2, 3), own=lookup("n2", error="EAI_NONAME"), first_bindable=None)
     assert causes(judge({**resolves(3), "n2": lost})) == {"own-name-unknown": {"n2"}}
     strange = replace(resolve(2, 3), own=lookup("n2", "192.0.2.9"), first_bindable=None)
-    assert causes(judge({**resolves(3), "n2": strange})) == {"own-name-wrong": {"n2"}}
+    findings = judge({**resolves(3), "n2": strange})
+    assert causes(findings) == {"own-name-wrong": {"n2"}}
+    assert findings[0].expected == "10.0.0.2"
 
 
 def test_a_missing_peer_name_blames_the_node_that_misses_it() -> None:
@@ -125,6 +127,7 @@ def test_names_that_only_ssh_knows_are_one_warning() -> None:
     }
     (finding,) = judge(facts)
     assert finding.status is Status.WARN
+    assert "looked up over" not in finding.summary  # every pair was asked
     assert finding.cause is not None
     assert (finding.cause.key, finding.cause.culprits) == ("names-ssh-only", ("n1", "n2", "n3"))
 

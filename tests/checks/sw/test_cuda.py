@@ -56,6 +56,13 @@ def test_driver_against_build(cuda: str, driver: str, offers: str, speaks: bool)
     assert causes(findings) == ({"driver-too-old": {"n1"}} if speaks else {})
 
 
+def test_the_drivers_own_version_is_shown_and_the_kernels_where_it_is_not_known() -> None:
+    for version, shown in (("520.61.05", "520.61.05"), (None, "520.56.06")):
+        facts = gpus(driver_version=version, kernel_driver="520.56.06", cuda_driver="11.8")
+        (finding, *_) = sw_cuda(softwares(1), {"n1": facts})
+        assert finding.evidence[1].output == f"driver {shown}, CUDA 11.8"
+
+
 def test_a_family_can_need_more_than_the_toolkit() -> None:
     facts = gpus(
         driver_version="550.54.14", kernel_driver="550.54.14", devices=(gpu(0, compute_capability="10.0"),)
