@@ -151,7 +151,7 @@ def deliver(
     What is missing turns READY into exit 5, and hides no worse verdict. Stdout comes last and tells both.
     """
     from netdoctor.report.save import save as save_report
-    from netdoctor.report.save import scripted
+    from netdoctor.report.save import write_scripts
 
     failures: list[str] = []
 
@@ -166,7 +166,7 @@ def deliver(
         missing = f"the report was not saved to {save}"
         if written := attempt(missing, partial(save_report, saved or report, save)):
             run = replace(report.run, saved_to=str(save))
-            report = written if saved is None else replace(scripted(report, save), run=run)
+            report = written if saved is None else replace(write_scripts(report, save), run=run)
     if redact:
         from netdoctor.report.redact import redact as redacted
 

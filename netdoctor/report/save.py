@@ -49,7 +49,7 @@ def save(report: Report, path: Path = LAST) -> Report:
     before is then still there.
     """
     report = dataclasses.replace(report, run=dataclasses.replace(report.run, saved_to=str(path)))
-    report = scripted(report, path)
+    report = write_scripts(report, path)
     data = dumps(report, facts=True, packed=len(report.matrix.nodes) > PLAIN_NODES)
     write_whole(path, data)
     if is_ours(path) and path.name == LAST.name:
@@ -58,14 +58,14 @@ def save(report: Report, path: Path = LAST) -> Report:
     return report
 
 
-def scripted(report: Report, path: Path) -> Report:
+def write_scripts(report: Report, path: Path) -> Report:
     """Write a script for each long fix beside the usual report, and name it; elsewhere fixes stay whole.
 
     They stay so, too, where it cannot be written, or where others may write into netdoctor's own folder.
     """
     if path != LAST:
         return report
-    by_script, texts = with_scripts(report)
+    linked, texts = with_scripts(report)
     try:
         with _closing(own_folder(LAST.parent)) as folder:
             if os.fstat(folder).st_mode & 0o022:
@@ -75,7 +75,7 @@ def scripted(report: Report, path: Path) -> Report:
             _forget_scripts(folder)
     except OSError:
         return report
-    return by_script
+    return linked
 
 
 def _forget_scripts(folder: int) -> None:

@@ -95,12 +95,6 @@ def total(counts: Counts) -> int:
     return sum(count(counts, status) for status in STATUSES)
 
 
-def tally(counts: Counts, *, zeros: bool = False) -> str:
-    """Return ``159 pass, 1 skip``; with `zeros` all six."""
-    pairs = ((count(counts, status), status) for status in STATUSES)
-    return ", ".join(f"{n} {status}" for n, status in pairs if n or zeros) or "none"
-
-
 def counts_line(report: Report) -> str:
     """Return ``40 checks x 4 nodes = 160 results: 140 pass, …`` with all six statuses."""
     counts, checks, nodes = report.verdict.counts, len(report.matrix.checks), len(report.matrix.nodes)
@@ -108,7 +102,7 @@ def counts_line(report: Report) -> str:
     product = f"{number(checks, 'check')} x {number(nodes, 'node')} = {number(results, 'result')}"
     if checks * nodes != results:
         product = f"{number(checks, 'check')}, {number(nodes, 'node')}, {number(results, 'result')}"
-    return f"{product}: {tally(counts, zeros=True)}"
+    return f"{product}: {', '.join(f'{count(counts, status)} {status}' for status in STATUSES)}"
 
 
 def part_text(part: Part) -> str:
@@ -123,13 +117,13 @@ def part_text(part: Part) -> str:
     return f"{checks} on {nodes}{', in parts' if in_parts else ''}"
 
 
-def headline(report: Report) -> str:
+def headline(report: Report, limit: int = 400) -> str:
     """Return the words after the verdict: those of the engine, or counts when it has none."""
-    given = plain(report.verdict.headline, 400)
+    given = plain(report.verdict.headline, limit)
     if given:
         return given
     if report.verdict.state == "ready":
-        return nothing_wrong(sum("." in cells for cells in report.matrix.cells), len(report.matrix.nodes))
+        return checks_pass(sum("." in cells for cells in report.matrix.cells), len(report.matrix.nodes))
     if report.verdict.state == "not_ready":
         stops = sum(cause.status == "fail" for cause in report.causes)
         risks = sum(cause.status == "warn" for cause in report.causes)
@@ -143,7 +137,7 @@ def headline(report: Report) -> str:
     return f"no problem proven{where}{rest}"
 
 
-def nothing_wrong(checks: int, nodes: int) -> str:
+def checks_pass(checks: int, nodes: int) -> str:
     """Return ``47 checks pass on 4 nodes``; checks: those that found something to judge."""
     return f"{number(checks, 'check')} {'passes' if checks == 1 else 'pass'} on {number(nodes, 'node')}"
 
@@ -152,10 +146,10 @@ def short_headline(report: Report) -> str:
     """Return the same without what was not tested, where that stands elsewhere."""
     scope = limits(report.verdict, report.run.profile)
     found = gaps(report.verdict.gaps, len(report.matrix.nodes))
-    text = headline(report)
+    text = headline(report, 4_000)  # cut behind what is taken off its end
     for part in (found, scope):
         text = text.removesuffix(f"; {part}" if part else "")
-    return text
+    return plain(text, 400)
 
 
 def stopped(report: Report) -> str | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from netdoctor.report import summary
 from netdoctor.report.commands import to_paste
 from netdoctor.report.formats.json_ import dumps, loads
 from netdoctor.report.formats.jsonl import render as jsonl
@@ -357,6 +358,15 @@ def test_short_is_silent_when_ready_and_one_line_per_cause_otherwise() -> None:
     assert len(lines) == 3
     report = dataclasses.replace(sample_report("undecided"), causes=())
     assert short(report).startswith("UNDECIDED no problem proven")
+
+
+def test_a_long_headline_says_what_was_not_tested_once() -> None:
+    report = sample_report("ready")
+    gap = Gap(family="bw", what="the all-reduce", reason="x" * 290, nodes=report.matrix.nodes)
+    said = f"{'y' * 200}; {summary.gaps((gap,), 4)}"
+    verdict = dataclasses.replace(report.verdict, gaps=(gap,), headline=said)
+    shown = render(dataclasses.replace(report, verdict=verdict))
+    assert shown.count("the all-reduce") == shown.count("not tested") == 1
 
 
 def test_short_says_what_ready_does_not_speak_of() -> None:

@@ -117,8 +117,8 @@ def _headline(
         parts.append(f"{n} will cause trouble")
     passes = f"{verdict.counts.pass_} pass, {verdict.counts.skip} skip"
     if verdict.state == "ready" and not parts:
-        passing = sum(Status.PASS in by_node.values() for by_node in judgement.cells.values())
-        parts.append(summary.nothing_wrong(passing, len(judgement.nodes)))
+        checks = sum(Status.PASS in by_node.values() for by_node in judgement.cells.values())
+        parts.append(summary.checks_pass(checks, len(judgement.nodes)))
     if verdict.state == "undecided" and not by_status[Status.FAIL]:
         parts.insert(0, "no problem proven")
     if suppressed:
