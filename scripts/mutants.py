@@ -3,13 +3,14 @@
 
     python scripts/mutants.py COUNT [SEED]
 
-A comparison is flipped, `and` and `or` exchanged, or a `not` dropped, one at a time, at places drawn by seed,
-in a copy of the checkout. Then the quick tests that run the line, by a coverage report made first, run until
-the first failure; of what runs when a module is imported, the quick tests of its folder. Exit 1: some
-survived.
+A comparison is flipped, `and` and `or` exchanged, or a `not` dropped, one at a time, in a copy of the
+checkout. A seed draws the same places as long as the lines there stay. Then the quick tests that run the
+line, by a coverage report made first, run until the first failure; of what runs when a module is imported,
+the quick tests of its folder. Exit 1: some survived.
 """
 
 import ast
+import hashlib
 import os
 import random
 import re
@@ -20,6 +21,7 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -47,12 +49,21 @@ class Mutant:
     text: str
 
     def __str__(self) -> str:
+        was, now = self._lines
+        return f"{self.path}:{self.line}\n  - {was}\n  + {now}"
+
+    def rank(self, seed: int) -> bytes:
+        """Its place in the order of a seed, which other changes, before it or elsewhere, leave as it is."""
+        return hashlib.sha256("\n".join((str(seed), str(self.path), *self._lines)).encode()).digest()
+
+    @cached_property
+    def _lines(self) -> tuple[str, str]:
+        """The line, as it is and as it would be."""
         source = (ROOT / self.path).read_text("utf-8")
         before, after = source[: self.start], source[self.end :]
         start, end = before.rfind("\n") + 1, after.find("\n")
         was = source[start : self.end + end].strip()
-        now = (before[start:] + self.text + after[:end]).strip()
-        return f"{self.path}:{self.line}\n  - {was}\n  + {now}"
+        return was, (before[start:] + self.text + after[:end]).strip()
 
 
 def mutants(path: Path) -> Iterator[Mutant]:
@@ -189,7 +200,7 @@ def main(argv: list[str]) -> int:
         return 2
     files = sorted(path.relative_to(ROOT) for where in WHERE for path in (ROOT / where).rglob("*.py"))
     every = [one for path in files for one in mutants(path)]
-    some = random.Random(seed).sample(every, min(count, len(every)))  # noqa: S311 - to be drawn again
+    some = sorted(every, key=lambda one: one.rank(seed))[:count]
     print(f"seed {seed}: {len(some)} of {len(every)} changes", flush=True)
     left = []
     with tempfile.TemporaryDirectory(prefix="netdoctor-mutants-") as folder:
