@@ -124,7 +124,7 @@ class Tests:
         argv = ["-q", "-n", str(WORKERS), "--cov-config=mutants.coveragerc", "--cov-context=test"]
         argv += ["--ignore=tests/fuzz/test_worlds.py"]  # makes mounts of its own
         done = pytest(copy, *argv, "--cov=checks", "--cov=netdoctor", "--cov-report=")
-        out = done.stdout.decode("utf-8", "replace")
+        out = (done.stdout + done.stderr).decode("utf-8", "replace")
         fail = {_test(one) for one in re.findall(r"^FAILED (\S+)", out, re.MULTILINE)}
         if done.returncode and not 0 < len(fail) <= FAIL_MOST:
             sys.exit(out)
