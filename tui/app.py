@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal
@@ -17,6 +18,7 @@ from netdoctor.report import describe
 from netdoctor.tui import actions, where
 from netdoctor.tui.actions.copy import copy
 from netdoctor.tui.actions.matrix import end_filter
+from netdoctor.tui.dialogs import Picker
 from netdoctor.tui.events import Began, Ended, Event, Failed
 from netdoctor.tui.keys import ACTIONS, BY_ID, MOVES
 from netdoctor.tui.matrix import MatrixView
@@ -94,6 +96,7 @@ class NetdoctorApp(Stage, inherit_bindings=False):
         self.first = begin
         self.crash: Exception | None = None  # the exception that ended it
         self.signal = 0  # the number of the signal that ended it, 0 for none
+        self.early: list[events.Event] = []  # typed before what it is meant for could take it
 
     # Life
 
@@ -128,6 +131,7 @@ class NetdoctorApp(Stage, inherit_bindings=False):
             self.where = replace(self.where, view="matrix")
             self.runner.begin(self.first, None)
         self.draw(top=True)
+        self.call_later(self.replay)
 
     def on_resize(self) -> None:
         if self.drawn:
@@ -208,6 +212,32 @@ class NetdoctorApp(Stage, inherit_bindings=False):
         return self.where.view != was.view
 
     # Keys and clicks
+
+    async def on_event(self, event: events.Event) -> None:
+        """Each key is done with before the next: what is typed behind the key of an input belongs to it."""
+        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
+            top = self.screen_stack[-1] if self.screen_stack else None
+            if self.early or not self.drawn or (isinstance(top, Picker) and not top.ready):
+                self.early.append(event)
+                return
+            if (
+                isinstance(event, events.Key)
+                and isinstance(top, Main)
+                and self.focused is not self.main_filter
+            ):
+                if (active := top.active_bindings.get(event.key)) is not None:
+                    await self.run_action(active.binding.action)
+                return
+        await super().on_event(event)
+
+    async def on_picker_ready(self) -> None:
+        await self.replay()
+
+    async def replay(self) -> None:
+        """What was typed early, now that there is something to take it."""
+        early, self.early = self.early, []
+        for event in early:
+            await self.on_event(event)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "do" and parameters:

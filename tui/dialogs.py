@@ -7,6 +7,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
+from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
@@ -29,12 +30,16 @@ class Picker(ModalScreen[str | None], inherit_bindings=False):
         Binding("pagedown", "move(10)"),
     ]
 
+    class Ready(Message):
+        """It takes keys now."""
+
     def __init__(self, title: str, choices: Callable[[str], Sequence[Choice]], *, free: bool = False) -> None:
         super().__init__()
         self.heading = title
         self.choices = choices
         self.free = free
         self.ids: list[str] = []
+        self.ready = False  # whether its input takes keys
 
     def compose(self) -> ComposeResult:
         with Vertical(id="box"):
@@ -46,8 +51,10 @@ class Picker(ModalScreen[str | None], inherit_bindings=False):
     def on_mount(self) -> None:
         self.query_one("#box-title", Bar).show([line((f" {self.heading}", "head"))])
         self.query_one("#box-list", Page).can_focus = False
-        self.query_one("#box-input", Input).focus()
+        self.set_focus(self.query_one("#box-input", Input))
         self._list("")
+        self.ready = True
+        self.post_message(self.Ready())
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self._list(event.value)

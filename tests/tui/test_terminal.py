@@ -126,6 +126,22 @@ def test_quit_restores_the_terminal_and_returns_the_verdict(report: Path) -> Non
         assert f"NOT READY, 3 causes; {report}" in after
 
 
+def test_what_is_typed_behind_the_key_of_an_input_goes_there(report: Path) -> None:
+    """In one write, as a paste or a script does, also before the first picture: no letter acts as a key."""
+    with terminal("-m", "netdoctor", "tui", str(report), cwd=report.parent) as term:
+        os.write(term.master, b"/quota\r")
+        term.wait_for("filter: quota")
+        for screen in ("1", "\r", "e", "2", "3", "4", "5"):
+            term.keys(screen)
+            for opens, typed in (("/", "quota"), (":", "zqom"), ("?", "sqrt")):
+                term.keys(f"\x1b{opens}{typed}")
+                term.wait_for(typed)
+                assert term.process.poll() is None, (screen, opens)
+                term.keys("\x1b")
+        term.keys("q")
+        assert term.end() == 1
+
+
 def test_quit_leaving_the_screen(report: Path) -> None:
     with terminal("-m", "netdoctor", "tui", str(report), cwd=report.parent) as term:
         term.wait_for("NOT READY")

@@ -55,7 +55,7 @@ def filter_(stage: Stage) -> None:
     box.display = True
     box.value = where.filter_of(stage.where)
     box.placeholder = forms
-    box.focus()
+    stage.set_focus(box)
     stage.say("the list narrows while you type: enter keeps it so, esc clears the filter")
 
 
