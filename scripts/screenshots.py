@@ -28,7 +28,7 @@ from netdoctor.report.model import Report
 from netdoctor.report.save import load
 from netdoctor.tui.app import NetdoctorApp
 from netdoctor.tui.events import Phase
-from netdoctor.tui.state import fold, opened
+from netdoctor.tui.state import State, fold, opened
 from tests.report.browser import Browser, find
 from tests.report.test_html import with_rates
 from tests.tui import harness
@@ -67,8 +67,13 @@ async def shot(app: NetdoctorApp, size: Size, keys: Sequence[str]) -> str:
     return re.sub(r"terminal-\d+", "terminal", svg)
 
 
+def application(state: State, after: float = 0) -> NetdoctorApp:
+    """As it is so many seconds after noon, in a terminal that draws boxes."""
+    return NetdoctorApp(state, now=lambda: harness.NOON + after, box=True)
+
+
 def live() -> NetdoctorApp:
-    app = NetdoctorApp(fold(opened(harness.rich_report(64)), stream()), now=lambda: harness.NOON + 9)
+    app = application(fold(opened(harness.rich_report(64)), stream()), 9)
     app.where, app.events = replace(app.where, view="matrix"), deque()
     app.spin = 0
     return app
@@ -112,14 +117,14 @@ def rerun() -> NetdoctorApp:
         harness.began(DEMO, partial=True), nodes=DEMO.causes[0].node_list, requested=DEMO.causes[0].checks
     )
     events = [part, *(Phase(harness.NOON + 1 + 3 * done, "ports", done, 4) for done in (0, 1))]
-    app = NetdoctorApp(fold(opened(DEMO), events), now=lambda: harness.NOON + 4)
+    app = application(fold(opened(DEMO), events), 4)
     app.events = deque()
     return app
 
 
 def healed() -> NetdoctorApp:
     """What changed since a report in which there was one more cause."""
-    app = NetdoctorApp(opened(harness.rich_report(state="ready")), now=lambda: harness.NOON)
+    app = application(opened(harness.rich_report(state="ready")))
     app.base, app.base_name = harness.rich_report(), "the report as it was before the last run"
     return app
 
@@ -132,7 +137,7 @@ def main() -> None:
     folder = parser.parse_args().to
     folder.mkdir(parents=True, exist_ok=True)
     shots = [
-        (name, NetdoctorApp(opened(report), now=lambda: harness.NOON), size, keys)
+        (name, application(opened(report)), size, keys)
         for name, (report, size, keys) in SHOTS.items()
     ]
     shots += [

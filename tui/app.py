@@ -11,6 +11,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal
+from textual.keys import _character_to_key  # what Textual names a key by
 from textual.screen import Screen
 from textual.widgets import Input
 
@@ -80,23 +81,45 @@ class NetdoctorApp(Stage, inherit_bindings=False):
     Bar { height: auto; }
     #body { height: 1fr; }
     Page, MatrixView { width: 1fr; height: 1fr; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; }
-    #side { width: 52; border-left: ascii $foreground 20%; display: none; }
+    Pane { scrollbar-background: $surface; scrollbar-color: $foreground 40%; }
+    #side { display: none; }
+    .framed #page, .framed #matrix { border: round $primary; border-title-style: bold; }
+    .framed #side { border: round $foreground 30%; border-title-color: $foreground 70%; }
+    .ascii .framed #page, .ascii .framed #matrix { border: ascii $primary; }
+    .ascii .framed #side { border: ascii $foreground 30%; }
+    .framed Pane { border-subtitle-color: $foreground 60%; }
+    #filter { background: $surface; }
     #filter { height: 1; border: none; padding: 0 1; display: none; }
     Picker, Ask { align: center middle; background: $background 60%; }
-    #box { width: 90%; max-width: 110; height: auto; max-height: 80%; background: $surface; }
-    #box { border: ascii $foreground 60%; }
-    #box Page { height: auto; max-height: 20; min-height: 3; }
+    #box { width: 90%; max-width: 110; height: auto; max-height: 90%; background: $surface; padding: 1 2; }
+    #box { border: round $primary; border-title-style: bold; }
+    .ascii #box { border: ascii $primary; }
+    #box Page { height: auto; max-height: 28; min-height: 3; }
     #box-keys { dock: bottom; }
     #box-input { height: 1; border: none; padding: 0 1; }
     """
 
-    def __init__(self, state: State | None = None, *, begin: Request | None = None, **options: Any) -> None:
-        """begin: what to scan at once. options: those of Stage."""
+    def __init__(
+        self,
+        state: State | None = None,
+        *,
+        begin: Request | None = None,
+        box: bool = False,
+        typed: str = "",
+        **options: Any,
+    ) -> None:
+        """begin: what to scan at once. box: frames of box characters, see glyphs. typed: keys that came
+        before. options: those of Stage.
+        """
         super().__init__(state, **options)
+        self.set_class(not box, "ascii")
         self.first = begin
         self.crash: Exception | None = None  # the exception that ended it
         self.signal = 0  # the number of the signal that ended it, 0 for none
-        self.early: list[events.Event] = []  # typed before what it is meant for could take it
+        # Typed before what it is meant for could take it.
+        self.early: list[events.Event] = [
+            events.Key(_character_to_key(one), one) for one in typed.replace("\n", "\r")
+        ]
 
     # Life
 
@@ -177,6 +200,8 @@ class NetdoctorApp(Stage, inherit_bindings=False):
             if rows:
                 self.draw_letters(rows)
             self.matrix.set_marks(self.where.marks, self.state.busy)
+            if self.turned is not None:
+                self.draw_matrix()
         if self.state.scanning != before.scanning or not rows:
             self.draw()
         else:
@@ -270,6 +295,11 @@ class NetdoctorApp(Stage, inherit_bindings=False):
             self.draw_bars()
         if self.matrix.display:
             self.point(self.matrix.near(way))
+        elif self.turned is not None:
+            if (cursor := self.where.cursor) is not None and self.turned.checks:
+                self.point(self.turned.near(cursor, way, self.page.size.height - 2))
+            else:
+                self.page.move(by)
         elif way in ("left", "right"):
             self.next_column(by)
         elif way in ("up", "down"):
@@ -293,9 +323,17 @@ class NetdoctorApp(Stage, inherit_bindings=False):
     def on_page_opened(self) -> None:
         self.act("open")
 
-    def on_page_moved(self) -> None:
-        if self.drawn and self.where.view == "pairs":
+    def on_page_moved(self, event: Page.Moved) -> None:
+        if not self.drawn:
+            return
+        if self.where.view == "pairs":
             self.draw_page()
+        elif self.turned is not None and event.x is not None and (cursor := self.where.cursor) is not None:
+            key = self.page.key
+            check = key[1] if isinstance(key, tuple) else cursor.check
+            self.point(Spot(check, self.turned.node_at(event.x) or cursor.node))
+        elif self.where.view == "causes":
+            self.draw_side()
         self.draw_bars()
 
     def on_bar_clicked(self, event: Bar.Clicked) -> None:

@@ -7,6 +7,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
+from textual.content import Content
 from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Input
@@ -33,23 +34,32 @@ class Picker(ModalScreen[str | None], inherit_bindings=False):
     class Ready(Message):
         """It takes keys now."""
 
-    def __init__(self, title: str, choices: Callable[[str], Sequence[Choice]], *, free: bool = False) -> None:
+    def __init__(
+        self,
+        title: str,
+        choices: Callable[[str], Sequence[Choice]],
+        *,
+        free: bool = False,
+        overview: Callable[[int], Sequence[Line]] | None = None,
+    ) -> None:
+        """overview: lines for a width, shown as long as nothing is typed."""
         super().__init__()
         self.heading = title
         self.choices = choices
         self.free = free
+        self.overview = overview
         self.ids: list[str] = []
         self.ready = False  # whether its input takes keys
 
     def compose(self) -> ComposeResult:
         with Vertical(id="box"):
-            yield Bar(id="box-title")
             yield Input(id="box-input", placeholder="type to narrow", select_on_focus=False)
             yield Page(id="box-list")
             yield Bar(id="box-keys")
 
     def on_mount(self) -> None:
-        self.query_one("#box-title", Bar).show([line((f" {self.heading}", "head"))])
+        room = self.app.size.width * 9 // 10 - 8
+        self.query_one("#box").border_title = Content(inert(fit(self.heading, room).rstrip()))
         self.query_one("#box-list", Page).can_focus = False
         self.set_focus(self.query_one("#box-input", Input))
         self._list("")
@@ -60,8 +70,14 @@ class Picker(ModalScreen[str | None], inherit_bindings=False):
         self._list(event.value)
 
     def _list(self, text: str) -> None:
+        # What is left of the window beside frame, margin, cursor and scroll bar: see the style sheet.
+        width = max(min(self.app.size.width * 9 // 10, 110) - 8, 30)
+        if self.overview is not None and not text:
+            self.ids = []
+            self.query_one("#box-list", Page).show(self.overview(width), top=True)
+            self.call_after_refresh(self._count)
+            return
         found = list(self.choices(text))
-        width = max(self.app.size.width - 12, 30)
         half = min(46, width // 2)
         lines = [
             line(
@@ -93,11 +109,13 @@ class Picker(ModalScreen[str | None], inherit_bindings=False):
         page = self.query_one("#box-list", Page)
         position = f"{page.at + 1} of {len(self.ids)}, " if self.ids else ""
         more = f"{page.below} more below, " if page.below else ""
-        self.query_one("#box-keys", Bar).show([line((f" {position}{more}enter takes it, esc closes", "dim"))])
+        takes = "enter takes it, " if self.ids else ""
+        self.query_one("#box-keys", Bar).show([line((f" {position}{more}{takes}esc closes", "dim"))])
 
     def on_page_opened(self, event: Page.Opened) -> None:
         event.stop()
-        self.dismiss(self.ids[self.query_one("#box-list", Page).at])
+        if self.ids:
+            self.dismiss(self.ids[self.query_one("#box-list", Page).at])
 
     def action_move(self, by: int) -> None:
         self.query_one("#box-list", Page).move(by)
@@ -135,7 +153,7 @@ class Ask(ModalScreen[bool], inherit_bindings=False):
     def on_mount(self) -> None:
         self.query_one("#box-list", Page).show(self.text)
         self.query_one("#box-keys", Bar).show(
-            [line(("  y ", "head"), "yes    ", ("n ", "head"), "no")],
+            [line((" y ", "key"), (" yes    ", ""), ("n ", "key"), ("no", ""))],
             [(0, 0, 10, "yes"), (0, 10, 20, "no")],
         )
 

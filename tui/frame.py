@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from netdoctor.report import fmt
 from netdoctor.tui.keys import ACTIONS, BY_ID, FOOTERS, Action
-from netdoctor.tui.lines import Line, fit, line, rule, wrap
+from netdoctor.tui.lines import Line, fit, line, wrap
 from netdoctor.tui.rows import Rows, sort_of
 from netdoctor.tui.state import State
 from netdoctor.tui.where import Where
@@ -33,13 +33,17 @@ def tabs(state: State, where: Where, rows: Rows, width: int) -> tuple[list[Line]
         on = TAB_OF.get(where.view, where.view) == view
         text = f" {key} {name.upper() if on else name} "
         parts.append((text, "tab" if on else ""))
+        if view == "causes" and state.report is not None and (causes := state.report.causes):
+            count = f"{len(causes)} "
+            parts.append((count, causes[0].status if causes[0].status in ("fail", "warn") else "unknown"))
+            text += count
         zones.append((0, x, x + len(text), view))
         x += len(text)
     sought = f"filter: {fmt.plain(where.sought, 30)} " if where.sought else ""
     right = _matrix_modes(state, where, rows) if where.view == "matrix" else sought
     room = max(width - x, 0)
     parts.append((fit(right, room) if len(right) > room else right.rjust(room), "dim"))
-    return [line(*parts), rule(width)], zones
+    return [line(*parts, fill="band")], zones
 
 
 def _matrix_modes(state: State, where: Where, rows: Rows) -> str:
@@ -71,12 +75,14 @@ def footer(
         if room < 0:
             break
         hinted.append((action.id, hint))
-    parts, zones, x = [" "], [], 1
+    parts: list[str | tuple[str, str]] = [" "]
+    zones, x = [], 1
     for name, hint in [*hinted, *((action.id, action.hint) for action in last)]:
         zones.append((0, x, x + len(hint), name))
-        parts += [hint, "  "]
+        key, _, word = hint.partition(" ")
+        parts += [(key, "key"), f" {word}  "]
         x += len(hint) + 2
-    return [line(*((part, "dim") for part in parts))], zones
+    return [line(*parts, fill="band")], zones
 
 
 def legend(state: State, where: Where, rows: Rows, width: int) -> Line:

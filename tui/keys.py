@@ -78,14 +78,20 @@ ACTIONS: tuple[Action, ...] = (
         ("matrix",),
     ),
     Action("reverse", ("O",), "reverse the order", "", ("matrix",)),
-    Action("wide", ("w",), "all checks, however wide", "", ("matrix",)),
+    Action(
+        "wide",
+        ("a", "w"),
+        "all checks, those that are alike on all nodes or say nothing here too",
+        "a all",
+        ("matrix", "node"),
+    ),
     Action("mark", ("space",), "mark the nodes of this row", "", ("matrix",)),
     Action("mark-range", ("v",), "mark from the last marked row to here", "", ("matrix",)),
     Action("colour", ("tab",), "overview: show one check instead of the worst", "", ("matrix",)),
     Action("next-pairs", ("tab",), "pairs of the next check, or the next measure", "tab check", ("pairs",)),
     Action("next-path", ("o",), "pairs over the next path, or the worst of all", "o path", _PAIRS, "paths"),
     Action("values", ("v",), "values instead of statuses, as a heat map", "v values", ("pairs",)),
-    Action("transpose", ("t",), "exchange rows and columns", "t transpose", ("pairs",)),
+    Action("transpose", ("t",), "exchange rows and columns", "t transpose", ("pairs", "matrix")),
     Action(
         "format", ("tab",), "read a host list that cannot be used as another format", "", ("causes",), "input"
     ),
@@ -122,6 +128,20 @@ ACTIONS: tuple[Action, ...] = (
 )
 BY_ID = {action.id: action for action in ACTIONS}
 
+PURPOSES = ("move", "look", "copy and write", "run", "netdoctor")
+_MOVING = ("open", "back", "next-problem", "previous-problem", "next-cause", "previous-cause")
+_RUNNING = ("rerun", "rerun-bad", "rerun-all", "pause", "stop", "follow", "shell", "format")
+_ITSELF = ("palette", "help", "theme", "quit", "quit-leaving")
+
+
+def purpose_of(action: Action) -> str:
+    """What an action is for, one of PURPOSES; most look at something in another way."""
+    if action.id.startswith("copy") or action.id in ("export", "save"):
+        return PURPOSES[2]
+    ids = ((_MOVING, 0), (_RUNNING, 3), (_ITSELF, 4))
+    return PURPOSES[next((n for names, n in ids if action.id in names), 1)]
+
+
 # What the last line of each screen offers, as far as there is room; all of it is in the help.
 FOOTERS: dict[str, tuple[str, ...]] = {
     "causes": ("open", "copy-fix", "rerun", "filter", "evidence", "copy-all", "copy-verify", "export"),
@@ -130,10 +150,13 @@ FOOTERS: dict[str, tuple[str, ...]] = {
         *("back", "export"),
     ),
     "evidence": ("back", "copy-fix", "rerun", "filter", "next-cause", "export"),
-    "matrix": ("open", "next-problem", "copy-fix", "rerun", "filter", "zoom", "faults", "evidence", "shell"),
+    "matrix": (
+        *("open", "next-problem", "copy-fix", "rerun", "filter", "wide", "zoom", "transpose"),
+        *("faults", "evidence", "shell"),
+    ),
     "pairs": ("next-pairs", "next-path", "values", "transpose", "open", "filter", "rerun", "back"),
     "pair": ("back", "next-path", "filter", "rerun"),
-    "node": ("open", "evidence", "copy-fix", "rerun", "filter", "shell", "back"),
+    "node": ("open", "wide", "evidence", "copy-fix", "rerun", "filter", "shell", "back"),
     # What is no screen of its own: a host list that cannot be used, nothing yet, a filter that is typed.
     "input": ("open", "format", "rerun-bad"),
     "waiting": (),

@@ -29,6 +29,7 @@ class Layout:
     width: int  # of all of it
     label: int  # width of the names, with what stands before them
     families: bool = False
+    step: int = 1  # columns that a cell takes
 
 
 def plan(
@@ -85,7 +86,7 @@ def _checks(cells: Cells, chosen: Sequence[int], x: int, step: int) -> Layout:
             second += code[1] + pad
         x += room + gap
         first, second = first.ljust(x), second.ljust(x)
-    return Layout(tuple(columns), (top, first, second), x - gap, 0)
+    return Layout(tuple(columns), (top, first, second), x - gap, 0, step=step)
 
 
 def codes(cells: Cells, members: Sequence[int]) -> list[str]:

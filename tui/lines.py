@@ -24,8 +24,10 @@ STYLES = {
     "~": "busy",
     " ": "",
 }
+LETTER_OF = {word: letter for letter, word in summary.LETTERS.items()}
 STATUS_STYLES = {word: STYLES[letter] for letter, word in summary.LETTERS.items()}
 VERDICT_STYLES = {"READY": "good", "NOT READY": "bad", "UNDECIDED": "open", "SCANNING": "head"}
+CELLS = {letter: f"cell.{name}" if name not in ("", "skip") else name for letter, name in STYLES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +36,16 @@ class Line:
 
     spans: tuple[Span, ...] = ()
     key: Hashable = None  # what Enter opens there; None where the cursor does not stop
+    fill: str = ""  # the style of all of its width
 
     @property
     def text(self) -> str:
         return "".join(text for text, _ in self.spans)
 
 
-def line(*parts: str | Span, key: Hashable = None) -> Line:
+def line(*parts: str | Span, key: Hashable = None, fill: str = "") -> Line:
     """A line of plain strings and (text, style) pairs."""
-    return Line(tuple((part, "") if isinstance(part, str) else part for part in parts), key)
+    return Line(tuple((part, "") if isinstance(part, str) else part for part in parts), key, fill)
 
 
 @lru_cache(4096)
@@ -100,12 +103,6 @@ def status_span(status: str, text: str = "") -> Span:
     return text or summary.word(status), STATUS_STYLES.get(status, "unknown")
 
 
-def rule(width: int, says: str = "") -> Line:
-    """A line across. says: what stands in it, near its right end."""
-    mark = f" {says} --" if says else ""
-    return line(("-" * max(width - len(mark), 0), "rule"), (mark[:width], "dim"))
-
-
 def narrowed(lines: Sequence[Line], text: str) -> list[Line]:
     """The lines that hold every word of `text`, a word behind ``!`` not; with those that belong to them.
 
@@ -128,14 +125,19 @@ def narrowed(lines: Sequence[Line], text: str) -> list[Line]:
     return [*lines[:first], *(found or ([nothing] if blocks else []))]
 
 
-def side_by_side(left: Sequence[Line], right: Sequence[Line], left_width: int) -> list[Line]:
+def side_by_side(
+    left: Sequence[Line], right: Sequence[Line], left_width: int, between: str = "|"
+) -> list[Line]:
     """Two columns of lines; each key stays with the line it came from, the left one first."""
     lines = []
     for n in range(max(len(left), len(right))):
         a = left[n] if n < len(left) else Line()
         b = right[n] if n < len(right) else Line()
         lines.append(
-            Line((*cut(a, left_width), (" | ", "rule"), *b.spans), a.key if a.key is not None else b.key)
+            Line(
+                (*cut(a, left_width), (f" {between} ", "rule"), *b.spans),
+                a.key if a.key is not None else b.key,
+            )
         )
     return lines
 

@@ -1,21 +1,21 @@
 """The matrix: thousands of nodes by dozens of checks in one widget that draws only the lines in sight."""
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from rich.segment import Segment
 from textual import events
 from textual.geometry import Region, Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from netdoctor.report import fmt
 from netdoctor.tui.layout import Layout, plan
-from netdoctor.tui.lines import STYLES, fit, inert
+from netdoctor.tui.lines import CELLS, fit, inert
 from netdoctor.tui.rows import Rows, landed
 from netdoctor.tui.state import Cells, columns_of, letters_of, uniform, worst
 from netdoctor.tui.where import Spot
-from netdoctor.tui.widgets import PlainBars, looks
+from netdoctor.tui.widgets import Pane, PlainBars, looks
 
 HEAD = 3
 BLOCK = 10
@@ -24,7 +24,7 @@ MANY = ",.."
 FOLDED_AT_MOST = 100  # groups whose names are folded before the first is drawn
 
 
-class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
+class MatrixView(Pane, can_focus=True, inherit_bindings=False):
     """Rows of letters under a head of three lines, or one letter per node in the overview.
 
     Letters live in one bytes object that is replaced as a whole; `update` says which rows it changed, and
@@ -78,6 +78,8 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
         colour: str | None = None,
     ) -> Spot | None:
         """Draw these rows. Returns where the cursor came to be: what it asks for may be filtered away."""
+        if cells.nodes is not self.cells.nodes:
+            self.__dict__.pop("_stub", None)
         self.cells, self.rows, self.zoom, self.wide = cells, rows, zoom, wide
         self._colour = cells.checks.index(colour) if colour in cells.checks else None
         self._dull = uniform(cells) if len(rows.order) > 1 else frozenset()
@@ -385,14 +387,13 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
             letter = worst(bytes(letters[c] for c in column.checks))
             if self.busy and self._is_busy(members, column.checks):
                 letter = "~"
-            name = STYLES.get(letter, "")
-            if column.checks[0] in self._dull and len(column.checks) == 1:
-                name = "skip"
-            style = base + known[name]
+            style = base + known[CELLS.get(letter, "")]
             if current and n == self.column:
                 style += known["cursor"]
-            segments.append(Segment(letter, style))
-            x = column.x + 1
+            # A cell takes the room up to the next one of its family.
+            text = letter.ljust(self.layout_plan.step)
+            segments.append(Segment(text, style))
+            x = column.x + len(text)
         return (
             Strip(segments).simplify().adjust_cell_length(max(self.layout_plan.width, self.size.width), base)
         )
@@ -417,31 +418,37 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
 
     # Overview
 
+    @cached_property
+    def _stub(self) -> int:
+        """Where the first letter of the overview stands, behind the name of the row's first node."""
+        return min(max((len(fmt.plain(name, 200)) for name in self.cells.nodes), default=0), WIDEST) + 2
+
     def _across(self) -> int:
-        blocks = max((self.size.width - 8) // (BLOCK + 1), 1)
+        blocks = max((self.size.width - self._stub - 1) // (BLOCK + 1), 1)
         return min(blocks, 8) * BLOCK if self.size.width < 140 else blocks * BLOCK
 
     def _overview_place(self, line: int) -> tuple[int, int]:
         """(column, line in sight) of the node drawn at a place."""
         across = self._across()
         n = line % across
-        return 7 + n + n // BLOCK, line // across + 1 - round(self.scroll_y)
+        return self._stub + n + n // BLOCK, line // across + 1 - round(self.scroll_y)
 
     def _overview_line(self, y: int) -> Strip:
         known, base = looks(self), self.rich_style
         across, width = self._across(), self.size.width
         if y == 0:
-            marks = "".join(f"{1 + b * BLOCK:<{BLOCK + 1}}" for b in range(across // BLOCK))
-            return Strip([Segment(fit(f"       {marks}", width), base + known["dim"])])
+            marks = "".join(f"{f'+{b * BLOCK}' if b else '':<{BLOCK + 1}}" for b in range(across // BLOCK))
+            return Strip([Segment(fit(" " * self._stub + marks, width), base + known["dim"])])
         first = (y - 1 + round(self.scroll_y)) * across
         if first >= len(self.rows.order):
             return Strip.blank(width, base)
-        segments = [Segment(f"{first + 1:>6} ", base + known["dim"])]
+        name = fmt.plain(self.cells.nodes[self.rows.order[first]], 200)
+        segments = [Segment(inert(f" {fit(name, self._stub - 2)} "), base + known["dim"])]
         for n, node in enumerate(self.rows.order[first : first + across]):
             if n and n % BLOCK == 0:
                 segments.append(Segment(" ", base))
             letter = self.overview_letter(node)
-            style = base + known[STYLES.get(letter, "")]
+            style = base + known[CELLS.get(letter, "")]
             if node in self._marked:
                 style += known["line"]
             if node == self.node:
@@ -457,22 +464,24 @@ class MatrixView(ScrollView, can_focus=True, inherit_bindings=False):
     # Mouse
 
     def on_click(self, event: events.Click) -> None:
-        if not self.rows:
+        place = event.get_content_offset(self)
+        if not self.rows or place is None:
             return
         if self.zoom == "overview":
-            n = event.x - 7 - (event.x - 7) // (BLOCK + 1)
-            position = (event.y - 1 + round(self.scroll_y)) * self._across() + n
-            if event.y > 0 and 0 <= n < self._across() and 0 <= position < len(self.rows.order):
+            n = place.x - self._stub
+            n -= n // (BLOCK + 1)
+            position = (place.y - 1 + round(self.scroll_y)) * self._across() + n
+            if place.y > 0 and 0 <= n < self._across() and 0 <= position < len(self.rows.order):
                 self._clicked(self.rows.order[position], self.column, event)
             return
-        x = event.x + round(self.scroll_x)
+        x = place.x + round(self.scroll_x)
         columns = self.layout_plan.columns
         column = max((n for n, c in enumerate(columns) if c.x <= x), default=-1)
-        if event.y < HEAD:
+        if place.y < HEAD:
             if column >= 0:
                 self.post_message(self.HeadClicked(self.cells.checks[columns[column].checks[0]]))
             return
-        line = event.y - HEAD + round(self.scroll_y)
+        line = place.y - HEAD + round(self.scroll_y)
         if line < len(self.rows):
             self._clicked(self.rows.members(line)[0], column, event)
 

@@ -1,25 +1,34 @@
 """The Node screen, and the cell under the cursor of the matrix spelled out. Lines for a given width."""
 
 from collections import Counter
+from dataclasses import replace
 
 from netdoctor.report import describe, fmt, summary
 from netdoctor.report.model import Report
 from netdoctor.tui.lines import (
+    CELLS,
+    LETTER_OF,
     STYLES,
     TWO_COLUMNS,
     Line,
     fit,
+    labelled,
     line,
-    rule,
     side_by_side,
     status_span,
     width_of,
+    wrap,
 )
 from netdoctor.tui.state import Cells, Known, worst
 
+MOST_GROUPS = 50
 
-def page(known: Known, cells: Cells, name: str, width: int) -> list[Line]:
-    """A node: its causes, its facts with what differs from the majority marked, its checks."""
+
+def page(known: Known, cells: Cells, name: str, width: int, *, every: bool = False) -> list[Line]:
+    """A node: its causes, its checks, its facts, those first that differ from the majority.
+
+    every: with the checks that pass or do not apply, too.
+    """
     row = cells.nodes.index(name)
     report = known.report
     target = known.targets.get(name)
@@ -35,7 +44,7 @@ def page(known: Known, cells: Cells, name: str, width: int) -> list[Line]:
             (f"   {reach}", "dim"),
             (f"   rank order {target.order}" if target else "", "dim"),
         ),
-        rule(width),
+        Line(),
     ]
     for item in known.causes_of(name)[:8]:
         lines.append(
@@ -49,21 +58,22 @@ def page(known: Known, cells: Cells, name: str, width: int) -> list[Line]:
     if len(lines) > 2:
         lines.append(Line())
     facts = _facts(report, name, min(44, width - 2))
-    checks = _checks(known, cells, row, width - 48 if width >= TWO_COLUMNS else width)
+    checks = _checks(known, cells, row, width - 48 if width >= TWO_COLUMNS else width, every)
     if width >= TWO_COLUMNS:
         return lines + side_by_side(facts, checks, 44)
-    return lines + facts + [Line()] + checks
+    return lines + checks + [Line()] + facts
 
 
 def _facts(report: Report, name: str, width: int) -> list[Line]:
     lines = [line((" facts", "label"), ("   * differs from most nodes", "dim"))]
+    alike: list[Line] = []
     facts = next((t.facts for t in report.targets if t.id == name), {})
     for fact, value in facts.items():
-        given = fmt.plain(value, 100)
-        every = Counter(fmt.plain(t.facts[fact], 100) for t in report.targets if fact in t.facts)
+        given = _fact(fact, value)
+        every = Counter(_fact(fact, t.facts[fact]) for t in report.targets if fact in t.facts)
         typical, times = every.most_common(1)[0]
         odd = fact != "hostname" and given != typical and times * 2 > every.total()
-        lines.append(
+        (lines if odd else alike).append(
             line(
                 (" * " if odd else "   ", "warn"),
                 (f"{fmt.plain(fact, 14):<14} ", "label"),
@@ -72,16 +82,26 @@ def _facts(report: Report, name: str, width: int) -> list[Line]:
         )
         if odd:
             lines.append(line((f"   {'':<14} most: {fit(typical, width - 24).rstrip()}", "dim")))
-    if len(lines) == 1:
+    if not facts:
         lines.append(line(("   none known", "dim")))
-    return lines
+    return lines + alike
 
 
-def _checks(known: Known, cells: Cells, row: int, width: int) -> list[Line]:
+def _fact(name: str, value: object) -> str:
+    """A fact as it is read: bytes in GiB."""
+    if name.endswith("_bytes") and isinstance(value, int):
+        return f"{value / 2**30:.2f} GiB"
+    return fmt.plain(value, 100)
+
+
+def _checks(known: Known, cells: Cells, row: int, width: int, every: bool) -> list[Line]:
     name = cells.nodes[row]
-    order = sorted(range(len(cells.checks)), key=lambda c: "X?!b~-. ".find(cells.letter(row, c)))
-    lines = [line(("checks", "label"))]
+    order = sorted(range(len(cells.checks)), key=lambda c: "X?!b~.- ".find(cells.letter(row, c)))
+    lines = [line((" checks", "label"))]
+    quiet = Counter(letter for c in order if (letter := cells.letter(row, c)) in ".-") if not every else {}
     for column in order:
+        if cells.letter(row, column) in quiet:
+            continue
         letter, check = cells.letter(row, column), cells.checks[column]
         result = known.result(check, name)
         text = fmt.plain(result.summary, 300) if result else ""
@@ -90,12 +110,55 @@ def _checks(known: Known, cells: Cells, row: int, width: int) -> list[Line]:
             text = f"blocked by [{waits.id}]" if waits else text
         lines.append(
             line(
-                (f"{letter} ", STYLES.get(letter, "")),
-                f"{fit(fmt.plain(check, 60), 20)} ",
-                (fit(text, max(width - 24, 8)).rstrip(), "" if letter in "X!?" else "dim"),
+                (f" {letter} ", CELLS.get(letter, "")),
+                f" {fit(fmt.plain(check, 60), 20)} ",
+                (fit(text, max(width - 26, 8)).rstrip(), "" if letter in "X!?" else "dim"),
                 key=("cell", check, name),
             )
         )
+    words = {".": "pass", "-": "do not apply"}
+    for letter in (letter for letter in words if letter in quiet):
+        text = f" {quiet[letter]} {words[letter]}"
+        lines.append(line((f" {letter} ", CELLS.get(letter, "")), (text, "dim"), ("   a shows them", "dim")))
+    return lines
+
+
+def groups(known: Known, width: int) -> list[Line]:
+    """The nodes of each cause, and how many have none: what the overview shows, by name."""
+    every = {target.id for target in known.report.targets}
+    lines = []
+    for item in known.listed[:MOST_GROUPS]:
+        every -= set(item.node_list)
+        letter, count = LETTER_OF.get(item.status, "?"), len(item.node_list)
+        head = line((f" {letter} ", CELLS.get(letter, "")), f"{count:>5}  ", (f"[{item.id}] ", "dim"))
+        names = wrap(fmt.fold(item.node_list, 400), width - 18) if item.node_list else [""]
+        lines.append(replace(head, spans=(*head.spans, (names[0], "head"))))
+        lines += [line(" " * 14, (piece, "head")) for piece in names[1:3]]
+        lines += [line(" " * 14, (piece, "dim")) for piece in wrap(describe.title(item), width - 16)[:2]]
+    rest = "others, no cause" if lines else "nodes, no cause"
+    return [*lines, Line(), line((" . ", "cell.pass"), f"{len(every):>5}  ", (rest, "dim"))]
+
+
+def cell(known: Known, cells: Cells, node: str, check: str, width: int) -> list[Line]:
+    """The cell under the cursor, for the second pane: what it says, its cause, and the fix of that."""
+    letter = cells.letter(cells.nodes.index(node), cells.checks.index(check))
+    status = summary.LETTERS.get(letter, "")
+    result, item = known.result(check, node), known.cause_of(check, node)
+    item = item if letter in "X!?b" else None
+    lines = [line(" ", status_span(status) if status else "not yet", f"   cause [{item.id}]" if item else "")]
+    title = fmt.plain(known.titles.get(check) or "", 300)
+    lines += [line((piece, "dim")) for piece in wrap(title, width - 2, " ")] if title else []
+    if result is not None and result.summary:
+        lines += [Line(), *(line(piece) for piece in wrap(fmt.plain(result.summary, 600), width - 2, " "))]
+    for label, text in (("found", result.observed), ("expected", result.expected)) if result else ():
+        if text is not None:
+            lines += labelled(f" {label:<10}", wrap(fmt.plain(text, 600), width - 13))
+    if item is not None:
+        head = f" [{item.id}]"
+        lines += [Line(), *labelled(f"{head:<11}", wrap(describe.title(item), width - 13), "head")]
+    if item is not None and item.fixes:
+        lines += labelled(" fix       ", wrap(describe.script_label(known.report, item.fixes[0]), width - 13))
+        lines.append(line(("           y copies it, enter opens the cause", "dim")))
     return lines
 
 

@@ -11,26 +11,27 @@ from netdoctor.report import commands, describe, families, fmt, summary
 from netdoctor.report.kept import pair_checks, pairs_of
 from netdoctor.report.model import Cause, Report, Result
 from netdoctor.tui.lines import (
+    CELLS,
+    LETTER_OF,
     TWO_COLUMNS,
     VERDICT_STYLES,
     Line,
+    cut,
     fit,
     labelled,
     line,
-    rule,
     side_by_side,
     status_span,
     width_of,
     wrap,
 )
-from netdoctor.tui.state import Known, State, is_of_log, left_s, mark, slow
+from netdoctor.tui.state import RANK, Cells, Known, State, is_of_log, left_s, mark, slow, worst
 
 SMALL_BELOW = 80
 MARGIN = 2  # what a page keeps for its cursor and its scroll bar
 MOST_ACCEPTED = 3
+BAR = 16  # columns
 DAY_S = 86_400
-# Lines of evidence that stand above the fixes, beside the scope and without it.
-EVIDENCE_FIRST, EVIDENCE_FIRST_NARROW = 12, 4
 
 
 # Header
@@ -53,15 +54,15 @@ def age_text(seconds: float) -> str:
 
 
 def header(state: State, width: int, now: float, spinner: str = "") -> Line:
-    """Tool, hosts, sizes, verdict, and when that was; of a scan of some cells, which and for how long."""
+    """Verdict, hosts, sizes, and when that was; of a scan of some cells, which and for how long."""
     if state.scanning and state.partial:
         right = _now(state, spinner)
         what = fit(state.running, max(width - len(right) - 16, 8)).rstrip()
-        gap = max(width - 13 - width_of(what) - len(right) - 1, 1)
-        return line((" RE-RUNNING  ", "head"), what, " " * gap, (right, "dim"))
+        gap = max(width - 14 - width_of(what) - len(right) - 1, 1)
+        return line((" RE-RUNNING ", "chip.head"), "  ", what, " " * gap, right, fill="band.head")
     verdict, causes = state.verdict, len(state.report.causes) if state.report else 0
-    mark_ = f"{verdict}  {fmt.number(causes, 'cause')}" if causes else verdict
-    mark_ += f" +{len(state.log)} log" if state.log and state.report else ""
+    said = f" {fmt.number(causes, 'cause')}" if causes else ""
+    said += f" +{len(state.log)} log" if state.log and state.report else ""
     nodes = fmt.number(len(state.cells.nodes), "node")
     when = _now(state, spinner) if state.scanning else _then(state, now)
     sizes = f"{nodes}, {fmt.number(len(state.cells.checks), 'check')}"
@@ -69,26 +70,23 @@ def header(state: State, width: int, now: float, spinner: str = "") -> Line:
     profile = fmt.plain(state.profile, 10)
     # What is said as long as there is room for it; less and less of it.
     ways = [
-        (source, sizes, f"{when}   {profile}"),
+        (source, sizes, f"{profile}   {when}"),
         (source, sizes, when),
         (source, nodes, when),
         ("", nodes, when),
         ("", nodes, _clock(state.now - state.began) if state.scanning else ""),
     ]
-    tool = "netdoctor   " if width >= 100 else ""
+    chip = f" {verdict} "
     for name, size, right in ways:
-        room = width - len(tool) - width_of(f"{size}{mark_}{right}") - (10 if name else 7)
+        room = width - width_of(f"{chip}{said}{size}{right}") - (10 if name else 7)
         if room >= min(width_of(name), 12):
             break
     # The end of a path says more than its beginning.
     name = name if width_of(name) <= room else f"..{name[-(room - 2) :]}"
-    left = f" {tool}{name}{'   ' if name else ''}"
-    known = (verdict, VERDICT_STYLES.get(verdict, "head"))
-    rest = mark_[len(verdict) :]
-    parts: list[str | tuple[str, str]]
-    parts = [left, f"{size}   ", known, rest] if width >= SMALL_BELOW else [" ", known, rest, f"  {size}"]
-    used = sum(width_of(part if isinstance(part, str) else part[0]) for part in parts)
-    return line(*parts, " " * max(width - used - width_of(right) - 1, 2), (right, "dim"))
+    rest = "   ".join(filter(None, (name, size, right)))
+    look = VERDICT_STYLES.get(verdict, "head")
+    gap = max(width - width_of(f"{chip}{said}{rest}") - 2, 2)
+    return line((chip, f"chip.{look}"), " ", said, " " * gap, rest, fill=f"band.{look}")
 
 
 def _now(state: State, spinner: str) -> str:
@@ -147,15 +145,15 @@ def banners(state: State, now: float) -> list[Line]:
     return found
 
 
-def causes(state: State, known: Known, width: int, now: float) -> list[Line]:
-    """The causes, worst first, then one line per family, then what was noted."""
+def causes(state: State, known: Known, width: int, now: float, *, small: bool = False) -> list[Line]:
+    """The causes, worst first, then one line per family, then what was noted. small: the causes alone."""
     report = known.report
     lines = banners(state, now)
     if lines:
         lines.append(Line())
     if not known.listed:
         return [*lines, *_no_cause(state, known, width)]
-    if width < SMALL_BELOW - MARGIN:
+    if small:
         for cause in known.listed:
             lines += _small_cause(known, cause, width)
         return lines
@@ -235,42 +233,28 @@ def _origin(cause: Cause) -> str:
 
 
 def _cause(known: Known, cause: Cause, width: int) -> list[Line]:
-    report = known.report
-    check = _origin(cause)
-    head = mark(cause)
+    head = f"{mark(cause)} "
     word = summary.word(cause.status)
-    room = width - 2 - len(head) - 1 - len(word) - 2 - len(check) - 4
-    pieces = wrap(describe.title(cause), room)
-    start = len(head) + len(word) + 5
-    lines = [
-        line(
-            f"{head} ",
-            status_span(cause.status),
-            "  ",
-            (fit(pieces[0], room), "head"),
-            "  ",
-            (check, "dim"),
-            key=("cause", known.key_of(cause)),
-        )
-    ]
-    lines += [line(" " * (start - 2), (piece, "head")) for piece in pieces[1:3]]
-    remarks = [describe.cause_nodes(report, cause)]
+    start = len(head) + len(word) + 2
+    first, *more = wrap(describe.title(cause), width - start - 1)
+    key = ("cause", known.key_of(cause))
+    lines = [line(head, status_span(cause.status), "  ", (first, "head"), key=key)]
+    lines += [line(" " * start, (piece, "head")) for piece in more[:2]]
+    remarks = [describe.cause_nodes(known.report, cause), _origin(cause)]
     if cause.held:
         remarks.append(f"blocks {fmt.number(cause.held, 'result')}")
     if cause.confidence not in ("certain", ""):
         remarks.append(fmt.plain(cause.confidence, 20))
-    if cause.fixes:
-        remarks.append(fmt.number(len(cause.fixes), "fix").replace("fixs", "fixes"))
-    lines.append(line(" " * (start - 2), (fit(",  ".join(filter(None, remarks)), width - start - 2), "dim")))
-    lines.append(Line())
-    return lines
+    text = fit("  ".join(filter(None, remarks)), width - start - 1).rstrip()
+    return [*lines, line(" " * start, (text, "dim")), Line()]
 
 
 def _families(known: Known, width: int) -> list[Line]:
+    """A line per family, what is worst first."""
     report = known.report
     lines = []
-    for row in report.families:
-        status = families.status(report, row, known.index)
+    rows = [(families.status(report, row, known.index), row) for row in report.families]
+    for status, row in sorted(rows, key=lambda one: -RANK.get(LETTER_OF.get(one[0], ""), 0)):
         who, remark = families.value(report, row, known.index)
         room = max(width - 30, 10)
         who = fmt.plain(who, 300)
@@ -284,8 +268,23 @@ def _families(known: Known, width: int) -> list[Line]:
                 key=("family", row.family),
             )
         )
-    if lines:
-        lines.append(line(("  " + fit(summary.counts_line(report), width - 4).rstrip(), "dim")))
+    return lines
+
+
+def family(known: Known, cells: Cells, name: str, width: int) -> list[Line]:
+    """The checks of a family, each with the worst that it says of any node."""
+    lines = [line((f" checks of {fmt.plain(name, 40)}", "label")), Line()]
+    for column in (c for c, family in enumerate(cells.families) if family == name):
+        letters = cells.cells[column :: len(cells.checks)]
+        letter, check = worst(letters), cells.checks[column]
+        title = fmt.plain(known.titles.get(check) or "", 300)
+        lines.append(
+            line(
+                (f" {letter} ", CELLS.get(letter, "")),
+                f" {fit(fmt.plain(check, 60), 18)} ",
+                (fit(title, max(width - 24, 8)).rstrip(), "dim"),
+            )
+        )
     return lines
 
 
@@ -293,28 +292,20 @@ def _families(known: Known, width: int) -> list[Line]:
 
 
 def cause(known: Known, item: Cause, width: int) -> list[Line]:
-    """Evidence, scope, fixes, and the command that proves the fix."""
+    """What fixes it and the command that proves that, then what was found, its scope and why it matters."""
     word, check = summary.word(item.status), _origin(item)
-    room = width - len(word) - len(check) - 14
-    title = wrap(describe.title(item), room)[:4]
-    head = (fit(title[0], room), "head")
-    lines = [line(f" {mark(item)} ", status_span(item.status), "  ", head, "  ", (check, "dim"))]
-    lines += [line(" " * (len(word) + 8), (text, "head")) for text in title[1:]]
-    lines.append(rule(width))
+    head = f" {mark(item)} "
+    start = len(head) + len(word) + 2
+    first, *more = wrap(describe.title(item), width - start - 1)
+    lines = [line(head, status_span(item.status), "  ", (first, "head"))]
+    lines += [line(" " * start, (text, "head")) for text in more[:3]]
+    about = f"{describe.cause_nodes(known.report, item)}  {check}"
+    lines += [line(" " * start, (fit(about, width - start - 1).rstrip(), "dim")), Line()]
+    lines += [*_fixes(known, item, width), *_verify(known, item, width), Line()]
     wide = width >= TWO_COLUMNS
     left = width - 42 if wide else width
     evidence, scope = _evidence_of(item, left), _scope(known, item, 38 if wide else width)
-    # The command comes before the fold, after what shows that it is the right one; the rest comes below.
-    first = EVIDENCE_FIRST if wide else EVIDENCE_FIRST_NARROW
-    evidence, more = (evidence, []) if len(evidence) <= first + 1 else (evidence[:first], evidence[first:])
-    lines += side_by_side(evidence, scope, left) if wide else evidence
-    if more:
-        lines.append(line((f"   {fmt.number(len(more), 'more line')} below", "dim")))
-    lines += [Line(), *_fixes(known, item, width), *_verify(known, item, width)]
-    if more:
-        lines += [Line(), line((" found, the rest", "label")), *more]
-    if not wide:
-        lines += [Line(), *scope]
+    lines += side_by_side(evidence, scope, left) if wide else [*evidence, Line(), *scope]
     if item.why:
         lines += labelled(" why         ", wrap(fmt.plain(item.why, 600), width - 15), "dim")
     if item.see:
@@ -330,8 +321,10 @@ def _fixes(known: Known, item: Cause, width: int) -> list[Line]:
         label = "inspect" if fix.kind == "look" else "fix"
         label += f" {number + 1} of {total}" if total > 1 else ""
         pieces = wrap(describe.script_label(known.report, fix), width - 15)
-        lines.append(line((f" {label:<11} ", "label"), pieces[0], key=("fix", known.key_of(item), number)))
-        lines += [line(" " * 13, piece) for piece in pieces[1:]]
+        risk = "fail" if fix.risk == "high" else ""
+        key = ("fix", known.key_of(item), number)
+        lines.append(line((f" {label:<11} ", "label"), (pieces[0], risk), key=key))
+        lines += [line(" " * 13, (piece, risk)) for piece in pieces[1:]]
         for shell in commands.to_type(fix, every=True)[:20]:
             lines += _command(shell, width)
         for shell in commands.to_undo(fix)[:20]:
@@ -347,14 +340,13 @@ def _verify(known: Known, item: Cause, width: int) -> list[Line]:
     """The command that proves the fix, if there is one."""
     if item.verify is None:
         return []
-    first, *rest = wrap(commands.display(item.verify.shell), width - 15)
-    head = line((" verify      ", "label"), (first, "command"), key=("verify", known.key_of(item)))
-    return [head, *(line(" " * 15, (piece, "command")) for piece in rest)]
+    head = line((" verify", "label"), key=("verify", known.key_of(item)))
+    return [head, *_command(commands.display(item.verify.shell), width)]
 
 
 def _command(shell: str, width: int) -> list[Line]:
     """A command, broken where it is too long; copying takes it whole."""
-    return [line(("   " + piece, "command")) for piece in wrap(shell, width - 6, "    ", "")]
+    return [line(("   " + piece, "command"), fill="code") for piece in wrap(shell, width - 6, "    ", "")]
 
 
 def _evidence_of(item: Cause, width: int) -> list[Line]:
@@ -445,42 +437,22 @@ def _chunks(text: str, size: int) -> list[str]:
 
 
 def scan_panel(state: State, width: int) -> list[Line]:
-    """Phases with bars, then nodes that take long, then the latest trouble. At most eight lines."""
-    lines = []
-    bar = max(min(40, width - 50), 8)
+    """Phases, with a bar for the one that goes on, and the nodes it waits for; then the latest trouble."""
+    parts: list[str | tuple[str, str]] = []
     for phase in state.phases[-5:]:
-        name = fmt.plain(phase.name, 10)
+        name = f" {fmt.plain(phase.name, 10)} "
         if phase.ended is not None:
-            took = phase.ended - phase.began
-            lines.append(
-                line((f" {name:<10} ", "label"), ("#" * bar, "good"), (f" done in {took:.1f} s", "dim"))
-            )
-        elif phase.total and phase.done:
-            full = bar * phase.done // phase.total
-            lines.append(
-                line(
-                    (f" {name:<10} ", "label"),
-                    ("#" * full, "head"),
-                    ("." * (bar - full), "dim"),
-                    f" {phase.done}/{phase.total}",
-                )
-            )
-        else:
-            nodes_ = f", {fmt.number(phase.total, 'node')}" if phase.total else ""
-            elapsed = state.now - phase.began
-            lines.append(line((f" {name:<10} ", "label"), ("." * bar, "dim"), f" {elapsed:.0f} s{nodes_}"))
-    late = slow(state)
-    if late:
-        elapsed, typical, nodes = late
-        lines.append(
-            line(
-                (" slow       ", "label"),
-                (
-                    fit(f"{fmt.fold(nodes[:200], 40)} {elapsed:.0f} s (usual {typical:.1f} s)", width - 14),
-                    "warn",
-                ),
-            )
-        )
+            parts += [name, ("ok ", "good")]
+            continue
+        full = BAR * phase.done // phase.total if phase.total else 0
+        count = f" {phase.done}/{phase.total}" if phase.total else ""
+        parts += [(name, "head"), ("#" * full, "busy"), "." * (BAR - full), count]
+        parts.append(f" {state.now - phase.began:.0f} s ")
+    if (late := slow(state)) is not None:
+        _, typical, nodes = late
+        parts.append((f"  waiting for {fmt.fold(nodes[:200], 40)} (usual {typical:.1f} s)", "warn"))
+    lines = [Line(cut(line(*parts), width), fill="band")] if parts else []
     if state.news:
-        lines.append(line((" new        ", "label"), (fit(";  ".join(state.news[:3]), width - 14), "fail")))
+        text = fit(";  ".join(state.news[:3]), width - 8)
+        lines.append(line((" new    ", "label"), (text, "fail"), fill="band"))
     return lines

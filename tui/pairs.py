@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from netdoctor.errors import InputError
-from netdoctor.report import fmt, summary
+from netdoctor.report import fmt
 from netdoctor.report.kept import pair_checks, pairs_of
 from netdoctor.report.model import MeasureRecord, PairRecord, Report
-from netdoctor.tui.lines import Line, fit, line, status_span
+from netdoctor.tui.lines import LETTER_OF, Line, fit, line, status_span
 from netdoctor.tui.state import RANK
 
 GROUP_ABOVE = 40
@@ -18,7 +18,6 @@ GROUP_ABOVE = 40
 GROUPS_MAX = 120
 # Units of loss and of time: more of them is worse. Of rates and sizes less is, and of what a plug-in counts.
 MORE_IS_WORSE = frozenset(["%", "ns", "us", "ms", "s"])
-_LETTER_OF_STATUS = {word: letter for letter, word in summary.LETTERS.items()}
 # Letters of classes; anything else is shown by its first letter.
 _CLASSES = {
     "open": ".",
@@ -60,7 +59,7 @@ def letter(pair: PairRecord) -> str:
     if pair.status == "pass":
         return "."
     first = pair.class_[:1].lower()
-    return first if first.isascii() and first.isalpha() else _LETTER_OF_STATUS.get(pair.status, "?")
+    return first if first.isascii() and first.isalpha() else LETTER_OF.get(pair.status, "?")
 
 
 _BAD = ("fail", "warn")
@@ -109,7 +108,7 @@ def rank(pair: PairRecord) -> tuple[int, float]:
     """How bad a pair is: its status, then its value."""
     # Of two that say the same, the slower or lossier one is the worse; one without a value, worse still.
     value = math.inf if pair.value is None else alarm(pair.value, pair.unit)
-    return RANK.get(_LETTER_OF_STATUS.get(pair.status, "?"), 0), value
+    return RANK.get(LETTER_OF.get(pair.status, "?"), 0), value
 
 
 def paths(report: Report, check: str) -> list[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from netdoctor.report import fmt
 from netdoctor.report.model import PairRecord, Report
 from netdoctor.tui import pairs
-from netdoctor.tui.lines import Line, fit, labelled, line, status_span, wrap
+from netdoctor.tui.lines import CELLS, LETTER_OF, Line, fit, labelled, line, status_span, wrap
 from netdoctor.tui.pairs import Scale, Table
 
 NAMES_MAX = 30
@@ -175,7 +175,7 @@ class _Square:
             return " ", ""
         if self.scale is not None and pair.value is not None:
             return _value(pair.value, self.step - 1, self.digits), self.scale.heat(pair.value, pair.unit)
-        return status_span(pair.status, pairs.letter(pair))
+        return pairs.letter(pair), CELLS.get(LETTER_OF.get(pair.status, "?"), "")
 
     def pair(self, a: int, b: int) -> Line:
         """The pair under the cursor, spelled out; of groups the worst of theirs."""

@@ -18,11 +18,11 @@ from netdoctor.errors import InputError
 from netdoctor.report import fmt
 from netdoctor.report.diff import diff
 from netdoctor.report.model import Cause, Report, Result
-from netdoctor.tui import compare, frame, nodes, pages, pairs, square, where
+from netdoctor.tui import compare, frame, nodes, pages, pairs, square, turned, where
 from netdoctor.tui.dialogs import Ask
 from netdoctor.tui.events import Event
 from netdoctor.tui.keys import HINTS, Action
-from netdoctor.tui.lines import Line, line, narrowed, rule, wrap
+from netdoctor.tui.lines import Line, line, narrowed, wrap
 from netdoctor.tui.matrix import MatrixView
 from netdoctor.tui.rows import rows_of, worst_check
 from netdoctor.tui.runner import Runner
@@ -30,8 +30,11 @@ from netdoctor.tui.state import Known, State
 from netdoctor.tui.where import Spot, Where
 from netdoctor.tui.widgets import Bar, Page
 
-SIDE_FROM = 140
-DETAIL_FROM = 20  # lines of a window
+# Columns of a window from which on there is a second pane, and what the first one gets of them.
+SIDE_FROM, SIDE_FROM_OF_NODES = 110, 140
+LIST_LEAST, LIST_MOST = 46, 66
+SIDE, SIDE_LEAST = 54, 40
+FRAMES_FROM = 20  # lines of a window; fewer have none to spare for frames, or for the cell under the cursor
 # Of fixes that are no command for this shell.
 COPY_HINTS = {"look": "y copy inspect", "job": "y copy for job", "console": "y copy for console"}
 SPINNER = "|/-\\"
@@ -67,6 +70,7 @@ class Stage(App[None], inherit_bindings=False):
         self.base_name = ""
         self.base_chosen = False  # whether somebody named it
         self.picture = square.Picture([], [])
+        self.turned: turned.Turned | None = None  # the matrix with a row per check, while it is shown so
         self.narrowed_from = ""  # the screen that this window is too narrow for; a wider one shows it again
         self.export = export
         self.export_to_stdout = export_to_stdout
@@ -107,6 +111,40 @@ class Stage(App[None], inherit_bindings=False):
     @property
     def tiny(self) -> bool:
         return self.size.width < frame.SMALLEST[0] or self.size.height < frame.SMALLEST[1]
+
+    @property
+    def framed(self) -> bool:
+        return not (self.small or self.tiny) and self.size.height >= FRAMES_FROM
+
+    @property
+    def turns(self) -> bool:
+        """Whether the matrix has a row per check: where somebody wants it so, or nodes are few."""
+        look, state = self.where, self.state
+        if look.view != "matrix" or self.known is None or state.live or self.small:
+            return False
+        if look.zoom_chosen and look.zoom != "rows":
+            return False
+        few = turned.fits(state.cells, self.size.width - pages.MARGIN - 2 * self.framed)
+        return few and (look.axis or "checks") == "checks"
+
+    @property
+    def side_width(self) -> int:
+        """Columns of the second pane, 0 where there is none."""
+        width, view = self.size.width, self.where.view
+        if self.known is None or not self.framed or width < SIDE_FROM or self.state.live:
+            return 0
+        if view == "causes" and self.known.listed:
+            return width - min(max(width * 2 // 5, LIST_LEAST), LIST_MOST)
+        if view == "matrix" and self.turns:
+            return max(min(SIDE, width - turned.room(self.state.cells)), SIDE_LEAST)
+        if view == "matrix" and (self.where.zoom == "overview" or width >= SIDE_FROM_OF_NODES):
+            return SIDE if width >= SIDE_FROM_OF_NODES else SIDE_LEAST
+        return 0
+
+    @property
+    def room(self) -> int:
+        """Columns for the lines of the screen."""
+        return self.size.width - self.side_width - pages.MARGIN - 2 * self.framed
 
     @property
     def bad_input(self) -> bool:
@@ -218,6 +256,8 @@ class Stage(App[None], inherit_bindings=False):
             return
         self.matrix.put(spot)
         self.where = replace(self.where, cursor=self.matrix.cursor)
+        if self.turned is not None:
+            self.draw_turned()
         self.draw_detail()
         self.draw_bars()
 
@@ -233,10 +273,14 @@ class Stage(App[None], inherit_bindings=False):
             view, self.narrowed_from = self.narrowed_from, ""
             self.where = replace(self.where, view=view) if self.where.view == "causes" else self.where
         on_matrix = self.where.view == "matrix" and bool(self.state.cells.nodes) and not self.tiny
-        focus = self.matrix if on_matrix else self.page
-        self.matrix.display = on_matrix
-        self.page.display = not on_matrix
-        self.side.display = on_matrix and self.size.width >= SIDE_FROM and self.known is not None
+        turns = on_matrix and self.turns
+        self.turned = self.turned if turns else None
+        focus = self.matrix if on_matrix and not turns else self.page
+        self.matrix.display = focus is self.matrix
+        self.page.display = focus is self.page
+        self.side.display = self.side_width > 0
+        self.side.styles.width = self.side_width
+        self._main.set_class(self.framed, "framed")
         if not self.main_filter.has_focus and len(self.screen_stack) == 1:
             focus.focus(scroll_visible=False)
         if on_matrix:
@@ -244,6 +288,29 @@ class Stage(App[None], inherit_bindings=False):
         else:
             self.draw_page(key, top=top)
         self.draw_bars()
+
+    def draw_turned(self) -> None:
+        """The matrix with a row per check: its cursor is drawn into a cell of its line."""
+        assert self.known is not None
+        look = self.where
+        for _ in range(2):  # the cursor may stand where there is no row; then it goes to the first
+            found = turned.page(
+                self.known,
+                self.state.cells,
+                self.matrix.rows,
+                look.cursor,
+                self.room,
+                marks=look.marks,
+                busy=self.state.busy,
+                every=look.wide,
+            )
+            self.turned = found
+            if look.cursor is None or not found.checks or look.cursor.check in found.checks:
+                break
+            self.matrix.put(found.near(look.cursor, "", 1))
+            look = self.where = replace(look, cursor=self.matrix.cursor)
+        at = look.cursor.check if look.cursor is not None else None
+        self.page.show(found.lines, ("check", at), heads=found.heads)
 
     def draw_page(self, key: Hashable = None, *, top: bool = False) -> None:
         """The lines of the screen. Among pairs the cursor is drawn into a cell of its line."""
@@ -258,7 +325,7 @@ class Stage(App[None], inherit_bindings=False):
 
     def _square(self, report: Report) -> square.Picture:
         """The pairs that are shown."""
-        look, width = self.where, self.size.width - pages.MARGIN
+        look, width = self.where, self.room
         how = {"transpose": look.transposed, "values": look.values}
         row, column = self._row_here, look.column
         return square.page(report, self.kind, width, path=look.path, row=row, column=column, **how)
@@ -284,7 +351,7 @@ class Stage(App[None], inherit_bindings=False):
         """The lines of the screen that is shown, those that its filter lets through."""
         if self.tiny:
             return frame.tiny(self.state, *self.size)
-        lines = self._every_line(self.size.width - pages.MARGIN)
+        lines = self._every_line(self.room)
         return narrowed(lines, self.where.sought) if self.where.sought else lines
 
     def _every_line(self, width: int) -> list[Line]:
@@ -301,10 +368,10 @@ class Stage(App[None], inherit_bindings=False):
         if look.view == "pair":
             return pairs.detail(report, self.kind, look.group, width, look.path)
         if look.view == "node" and self.node is not None:
-            return nodes.page(known, self.state.cells, self.node, width)
+            return nodes.page(known, self.state.cells, self.node, width, every=look.wide or bool(look.sought))
         if look.view == "diff":
             return self._diff_lines(report, width)
-        return pages.causes(self.state, known, width, self.clock())
+        return pages.causes(self.state, known, width, self.clock(), small=self.small)
 
     def _ways_out(self) -> list[str]:
         """The keys that help where there is no report."""
@@ -334,16 +401,19 @@ class Stage(App[None], inherit_bindings=False):
     def draw_matrix(self) -> None:
         """Rows in their order, filtered and grouped, in the matrix."""
         cells = self.state.cells
-        # What stands around the rows: title, screens, head, legend, cell, rule and keys.
-        others = 13 if self.size.height >= DETAIL_FROM else 9
+        # What stands around the rows: title, screens, frame, head, legend, cell and keys.
+        others = 7 + (0 if not self.framed else 2 if self.side_width and self.where.zoom != "overview" else 5)
         look = where.fitted(self.where, cells, self.size.height - others)
         self.regrouped = time.monotonic()
         rows = rows_of(self.state, self.known, look)
+        wide = look.wide or self.page.display
         cursor = self.matrix.show(
-            cells, rows, cursor=look.cursor, zoom=look.zoom, wide=look.wide, colour=look.colour
+            cells, rows, cursor=look.cursor, zoom=look.zoom, wide=wide, colour=look.colour
         )
         self.where = replace(look, cursor=cursor)
         self.matrix.set_marks(look.marks, self.state.busy)
+        if self.page.display:
+            self.draw_turned()
         self.draw_detail()
 
     def draw_detail(self) -> None:
@@ -351,20 +421,36 @@ class Stage(App[None], inherit_bindings=False):
         width, cells, node = self.size.width, self.state.cells, self.node
         if self.where.view == "pairs" and self.state.report is not None and not self.tiny:
             below = self.picture.below
-            self.bars["detail"].show(below if self.size.height >= DETAIL_FROM else below[:2])
+            self.bars["detail"].show(below if self.framed else below[:2])
             return
+        self.draw_side()
         if self.where.view != "matrix" or self.tiny or not self.matrix.rows or node is None:
             self.bars["detail"].show([])
             return
         lines = [frame.legend(self.state, self.where, self.matrix.rows, width)]
-        if self.size.height >= DETAIL_FROM:
-            lines += [rule(width), *nodes.under_cursor(self.known, cells, node, self.check_here, width)]
+        if self.framed and (not self.side_width or self.where.zoom == "overview"):
+            lines += nodes.under_cursor(self.known, cells, node, self.check_here, width)
         self.bars["detail"].show(lines)
-        if self.side.display and self.known is not None:
-            item, inner = self.cause, 50
-            self.side.show(
-                pages.cause(self.known, item, inner) if item else nodes.page(self.known, cells, node, inner)
-            )
+
+    def draw_side(self) -> None:
+        """The second pane: what the cursor is on."""
+        known, inner, key = self.known, self.side_width - 2 - pages.MARGIN, self.page.key
+        if inner < 0 or known is None:
+            return
+        item, node = self.cause, self.node
+        if self.where.view == "causes" and isinstance(key, tuple) and key[0] == "family":
+            lines, title = pages.family(known, self.state.cells, key[1], inner), "family"
+        elif self.where.view == "matrix" and self.where.zoom == "overview":
+            lines, title = nodes.groups(known, inner), "by cause"
+        elif self.where.view == "matrix" and node is not None and (check := self.check_here) is not None:
+            lines = nodes.cell(known, self.state.cells, node, check, inner)
+            title = f"{fmt.plain(check, 40)} on {fmt.plain(node, 60)}"
+        elif item is not None:
+            lines, title = pages.cause(known, item, inner), "what fixes it"
+        elif node is not None:
+            lines, title = nodes.page(known, self.state.cells, node, inner), fmt.plain(node, 60)
+        self.side.show([replace(one, key=None) for one in lines], top=True)
+        self.side.title(title, f"{fmt.number(self.side.below, 'more line')}" if self.side.below > 0 else "")
 
     def draw_bars(self) -> None:
         width = self.size.width
@@ -377,18 +463,37 @@ class Stage(App[None], inherit_bindings=False):
         spinner = SPINNER[self.spin % len(SPINNER)] if self.state.scanning else ""
         self.bars["head"].show([pages.header(self.state, width, self.clock(), spinner)])
         if self.small:
-            self.bars["tabs"].show([rule(width)])
+            self.bars["tabs"].show([])
         else:
             self.bars["tabs"].show(*frame.tabs(self.state, self.where, self.matrix.rows, width))
         panel = pages.scan_panel(self.state, width) if self.state.live and not self.small else []
-        self.bars["panel"].show([*panel, rule(width)] if panel else [])
+        self.bars["panel"].show(panel)
         if self.where.view not in ("matrix", "pairs"):
             self.bars["detail"].show([])
         status = (
             [line((f" {piece}", "head")) for piece in wrap(self.status, width - 2)] if self.status else []
         )
-        self.bars["status"].show([rule(width, self._below()), *status])
+        below = self._below()
+        if self.framed:
+            (self.matrix if self.matrix.display else self.page).title(self._title(), below)
+        elif below:
+            status = [line((below.rjust(width - 1), "dim")), *status]
+        self.bars["status"].show(status)
         self.bars["keys"].show(*frame.footer(self._mode(), self.allowed, width, self._hints()))
+
+    def _title(self) -> str:
+        """What the first pane shows."""
+        view, cells = self.where.view, self.state.cells
+        if view == "causes" and self.known is not None and self.known.listed:
+            return "causes, worst first"
+        if self.turned is not None:
+            more = f"   {self.turned.alike} alike on all nodes: a shows them" if self.turned.alike else ""
+            return f"checks x nodes{more}"
+        if view == "matrix":
+            return f"nodes x checks   {len(self.matrix.rows.order)} x {len(cells.checks)}"
+        if view == "node" and self.node is not None:
+            return f"node {fmt.plain(self.node, 60)}"
+        return {"pair": "pairs one by one", "diff": "changes"}.get(view, view)
 
     def _below(self) -> str:
         """That there is more of the page than can be seen, '' when there is not."""

@@ -54,6 +54,7 @@ class Where:
     transposed: bool = False
     changes_only: bool = False
     cursor: Spot | None = None  # of the matrix, None before its first picture
+    axis: str = ""  # what the rows are, ``checks`` or ``nodes``; '' for what suits the number of nodes
     zoom: str = "rows"
     zoom_chosen: bool = False
     sort: str = SORTS[0]
@@ -140,6 +141,11 @@ def zoomed(where: Where, by: int) -> Where:
 
 def next_zoom(where: Where) -> Where:
     return replace(where, zoom=_after(where.zoom, ZOOMS), zoom_chosen=True)
+
+
+def swapped(where: Where, now: str) -> Where:
+    """With rows for the others. now: what the rows are."""
+    return replace(where, axis="nodes" if now == "checks" else "checks", zoom="rows", zoom_chosen=True)
 
 
 def next_sort(where: Where) -> Where:

@@ -6,6 +6,7 @@ from typing import ClassVar
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
+from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
@@ -42,6 +43,19 @@ def strip_of(spans: Sequence[tuple[str, str]], known: dict[str, Style], base: St
     return Strip(segments).simplify().adjust_cell_length(width, base)
 
 
+class Pane(ScrollView):
+    """What has a frame, with a title above and a remark below."""
+
+    _said = ("", "")
+
+    def title(self, above: str, below: str) -> None:
+        if (above, below) != self._said:  # Textual draws anew whatever it is given
+            self._said = (above, below)
+            # Content, as a string would be read as markup.
+            self.border_title = Content(inert(above))
+            self.border_subtitle = Content(inert(below))
+
+
 class Bar(Widget, can_focus=False):
     """A few lines that do not scroll. Zones are ours to click on: (line, from column, to column, action)."""
 
@@ -68,7 +82,9 @@ class Bar(Widget, can_focus=False):
     def render_line(self, y: int) -> Strip:
         if y >= len(self.lines):
             return Strip.blank(self.size.width, self.rich_style)
-        return strip_of(self.lines[y].spans, looks(self), self.rich_style, self.size.width)
+        known = looks(self)
+        base = self.rich_style + known[self.lines[y].fill]
+        return strip_of(self.lines[y].spans, known, base, self.size.width)
 
     def on_click(self, event: events.Click) -> None:
         for y, start, end, action in self.zones:
@@ -77,14 +93,18 @@ class Bar(Widget, can_focus=False):
                 return
 
 
-class Page(ScrollView, can_focus=True, inherit_bindings=False):
+class Page(Pane, can_focus=True, inherit_bindings=False):
     """Lines that scroll, with a cursor on those that have a key. The first ones may stay where they are."""
 
     class Opened(Message):
         """Enter, or a second click, on the line under the cursor."""
 
     class Moved(Message):
-        """The cursor is on another line, or other lines can be seen."""
+        """The cursor is on another line, or other lines can be seen. x: the column of a click."""
+
+        def __init__(self, x: int | None = None) -> None:
+            super().__init__()
+            self.x = x
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -156,9 +176,9 @@ class Page(ScrollView, can_focus=True, inherit_bindings=False):
         if 0 <= target < len(self._stops):
             self._into_view()
 
-    def _go(self, index: int) -> None:
+    def _go(self, index: int, x: int | None = None) -> None:
         self.at = index
-        self.post_message(self.Moved())
+        self.post_message(self.Moved(x))
         self.refresh()
 
     def page(self, by: int) -> None:
@@ -204,6 +224,7 @@ class Page(ScrollView, can_focus=True, inherit_bindings=False):
         if current:
             base += known["line"]
         mark = (">", "head") if current else (" ", "")
+        base += known[self.lines[index].fill]
         one = strip_of((mark, *self.lines[index].spans), known, base, width)
         selection = self.text_selection
         if selection is not None and (span := selection.get_span(index)) is not None:
@@ -224,13 +245,14 @@ class Page(ScrollView, can_focus=True, inherit_bindings=False):
         self.post_message(self.Moved())
 
     def on_click(self, event: events.Click) -> None:
-        index = self._index(event.y)
-        if index >= len(self.lines):
+        place = event.get_content_offset(self)
+        index = self._index(place.y) if place is not None else len(self.lines)
+        if place is None or index >= len(self.lines):
             return
         stop = max((i for i in self._stops if i <= index), default=None)
         if stop is None or index - stop > 3:
             return
         again = stop == self.at and event.chain > 1
-        self._go(stop)
+        self._go(stop, place.x)
         if again:
             self.post_message(self.Opened())

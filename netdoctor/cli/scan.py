@@ -91,6 +91,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     out.add_argument(
         "--theme", choices=("auto", "dark", "light"), default="auto", help="with --tui: its background"
     )
+    out.add_argument(
+        "--glyphs", choices=("auto", "ascii", "box"), default="auto", help="with --tui: how frames are drawn"
+    )
     show_briefly(parser, EVERYDAY)
     parser.set_defaults(run=run, parser=parser)
 

@@ -66,6 +66,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         default="auto",
         help="background of the TUI (auto: COLORFGBG, else dark)",
     )
+    out.add_argument(
+        "--glyphs",
+        choices=("auto", "ascii", "box"),
+        default="auto",
+        help="how frames are drawn (auto: lines of boxes where the terminal has them in one column)",
+    )
     show_briefly(parser, EVERYDAY)
     parser.set_defaults(run=run, parser=parser)
 
@@ -137,6 +143,7 @@ def show(
     _check_expected(fields)
     from netdoctor.runner import ScanRunner
     from netdoctor.tui.app import NetdoctorApp
+    from netdoctor.tui.glyphs import boxes
     from netdoctor.tui.runner import Request
     from netdoctor.tui.state import State, opened
 
@@ -147,6 +154,7 @@ def show(
     runner = ScanRunner(first, fields, path, met)
     if report is not None:
         runner.adopt(report)
+    box, typed = (args.glyphs == "box", "") if args.glyphs != "auto" else boxes()
     app = NetdoctorApp(
         opened(report, before) if report is not None else before,
         runner=runner,
@@ -155,6 +163,8 @@ def show(
         export=args.export,
         export_to_stdout=not sys.stdout.isatty(),
         light=_light(args.theme),
+        box=box,
+        typed=typed,
     )
     if base is not None:
         app.base, app.base_name, app.base_chosen = load(base), str(base), True

@@ -56,7 +56,7 @@ def test_columns_that_cannot_be_seen_are_counted_at_the_edge() -> None:
     pictures: list[str] = []
 
     def look(app: NetdoctorApp, pilot: object) -> None:
-        pictures.append(screen_text(app)[3])
+        pictures.append(screen_text(app)[3].strip("| "))
 
     report = sample_report()
     more = tuple(f"acme.c{n}" for n in range(60))
@@ -64,7 +64,7 @@ def test_columns_that_cannot_be_seen_are_counted_at_the_edge() -> None:
         report.matrix, checks=report.matrix.checks + more, cells=report.matrix.cells + ("....",) * 60
     )
     app = application(dataclasses.replace(report, matrix=matrix))
-    drive(app, (80, 24), "2", "w", *["left"] * 20, look, *["right"] * 101, look)
+    drive(app, (80, 24), "2", "t", "w", *["left"] * 20, look, *["right"] * 101, look)
     assert pictures[0].endswith("more>")
     assert pictures[1].startswith("<")
     assert "more>" not in pictures[1]

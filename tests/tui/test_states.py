@@ -73,8 +73,8 @@ def test_interrupted(size: tuple[int, int]) -> None:
 
 
 def test_unfinished_cells_are_question_marks() -> None:
-    lines = drive(application(sample_report("undecided", interrupted=True)), MEDIUM, "2")
-    assert sum("?" in line.split()[-1] for line in lines if line[2:].startswith("gpu-a")) == 4
+    lines = drive(application(sample_report("undecided", interrupted=True)), MEDIUM, "2", "t")
+    assert sum("?" in line.split()[-2] for line in lines if line.strip("|> ").startswith("gpu-a")) == 4
 
 
 @both
@@ -394,7 +394,7 @@ def test_live_scan_shows_phases_slow_nodes_and_trouble() -> None:
     assert "about 00:06 left" in "\n".join(
         live([Phase(NOON + 9, "ports", 0, 4), Phase(NOON + 11, "ports", 1, 4)])
     )
-    assert "gpu-a64 9 s (usual 1.3 s)" in text
+    assert "waiting for gpu-a64 (usual 1.3 s)" in text
     assert "gpu-a63 refused" in text
     assert "x stop" in text
 
@@ -461,11 +461,11 @@ def test_rerun_shows_what_is_under_way_and_keeps_the_old_value_below() -> None:
     runner = FakeRunner(lambda request, known: [part, Phase(NOON + 2, "ports", 1, 4)])
     times = iter([NOON, NOON, NOON, NOON + 2])
     app = application(report, runner=runner, now=lambda: next(times, NOON + 4))
-    lines = drive(app, MEDIUM, "2", "w", "r", settle, settle)
-    row = next(line for line in lines if "gpu-a03" in line and line.startswith(">"))
+    lines = drive(app, MEDIUM, "2", "t", "w", "r", settle, settle)
+    row = next(line for line in lines if "gpu-a03" in line and line.startswith("|>"))
     assert "~" in row
     assert any("net.ports   FAIL" in line for line in lines)
-    assert lines[0].startswith(" RE-RUNNING  net.ports on gpu-a03")
+    assert lines[0].startswith(" RE-RUNNING   net.ports on gpu-a03")
     assert re.search(r"ports 1/4   [-|/\\] 00:04", lines[0])
     assert len(lines[0]) <= 79
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from netdoctor.tui import where
+from netdoctor.tui import turned, where
 from netdoctor.tui.actions.table import does
 from netdoctor.tui.query import WORDS
 from netdoctor.tui.rows import next_trouble
@@ -35,10 +35,19 @@ MOVES: dict[str, Callable[[Where], Where]] = {
     "reverse": _toggle("reversed"),
     "wide": _toggle("wide"),
     "values": _toggle("values"),
-    "transpose": _toggle("transposed"),
 }
 for _name, _move in MOVES.items():
     does(_name)(partial(_look, move=_move))
+
+
+@does("transpose")
+def transpose(stage: Stage) -> None:
+    if stage.where.view == "pairs":
+        _look(stage, _toggle("transposed"))
+    elif not turned.fits(stage.state.cells, stage.room):
+        stage.say("there are too many nodes for a column each")
+    else:
+        _look(stage, lambda look: where.swapped(look, "checks" if stage.turned is not None else "nodes"))
 
 
 @does("faults")
@@ -112,5 +121,4 @@ def mark_range(stage: Stage) -> None:
     if stage.node is not None:
         between = stage.matrix.between(stage.where.anchor, stage.node)
         stage.where = where.marked_too(stage.where, between, stage.node)
-    stage.matrix.set_marks(stage.where.marks, stage.state.busy)
-    stage.draw_bars()
+    stage.draw()

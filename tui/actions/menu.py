@@ -1,5 +1,6 @@
 """Help and palette, which run any action; the looks; the end."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from netdoctor.report import describe, fmt, summary
@@ -7,13 +8,15 @@ from netdoctor.tui.actions.rerun import run
 from netdoctor.tui.actions.table import act, does
 from netdoctor.tui.actions.walk import go_to
 from netdoctor.tui.dialogs import Choice, Picker, matching
-from netdoctor.tui.keys import ACTIONS, BY_ID, MOVES, spelled
-from netdoctor.tui.lines import line
+from netdoctor.tui.keys import ACTIONS, BY_ID, MOVES, PURPOSES, Action, purpose_of, spelled
+from netdoctor.tui.lines import Line, fit, line, side_by_side, wrap
 from netdoctor.tui.query import WORDS
 from netdoctor.tui.runner import Request
 from netdoctor.tui.stage import Stage, screen_text
 from netdoctor.tui.state import mark
 from netdoctor.tui.where import Spot
+
+COLUMN, KEYS = 32, 8  # what a column of the help takes, and of it the keys
 
 
 @does("help")
@@ -25,8 +28,31 @@ def help_(stage: Stage) -> None:
         filters = [("", f"/{word:<24} {what}", "filter") for word, what in WORDS]
         return matching(text, [*rows, *moves, *letters, *filters])
 
-    title = f"keys of this screen ({stage.where.view}); enter runs one"
-    stage.push_screen(Picker(title, choices), lambda chosen: picked(stage, chosen))
+    title = f"keys of this screen ({stage.where.view}); type to find one, and run it"
+    actions = [action for action in ACTIONS if action.keys and stage.allowed(action)]
+    picker = Picker(title, choices, overview=lambda width: _columns(actions, width))
+    stage.push_screen(picker, lambda chosen: picked(stage, chosen))
+
+
+def _columns(actions: Sequence[Action], width: int) -> list[Line]:
+    """Keys by what they are for, in columns as far as there is room."""
+    count = max(width // COLUMN, 1)
+    room = width // count - 3
+    every: list[Line] = []
+    moves = [(spelled(keys[:2]), name.replace("-", " ")) for name, keys in MOVES]
+    for purpose in PURPOSES:
+        own = [(spelled(a.keys), a.title) for a in actions if purpose_of(a) == purpose]
+        every += [Line()] if every else []
+        every.append(line((purpose, "head")))
+        for keys, title in [*(moves if purpose == PURPOSES[0] else ()), *own]:
+            first, *more = wrap(title, room - KEYS - 1)
+            every.append(line((f"{fit(keys, KEYS)} ", "label"), first))
+            every += [line(" " * (KEYS + 1) + piece) for piece in more]
+    height = -(-len(every) // count)
+    lines = every[:height]
+    for n in range(1, count):
+        lines = side_by_side(lines, every[n * height : (n + 1) * height], n * (room + 3) - 3, " ")
+    return lines
 
 
 @does("palette")
