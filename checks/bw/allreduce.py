@@ -1,6 +1,7 @@
 """All-reduce over all nodes, as a job does it."""
 
 from collections.abc import Iterator, Mapping
+from statistics import median
 from typing import NamedTuple
 
 from netdoctor.check import check
@@ -102,7 +103,7 @@ def bw_allreduce(
     yield from over_tcp(reduced, rdma or {}, envs or {}, job or Job())
     for node, rows in reduced.solo.items():
         yield from _wrong(rows, f"inside {node}")
-        yield from _solo(node, rows, reduced)
+        yield from _solo(node, reduced)
     yield from _wrong(reduced.rows, "over all ranks")
     if not reduced.rows:
         if not session.trouble:
@@ -132,16 +133,16 @@ def _wrong(rows: tuple[SizeRow, ...], where: str) -> Iterator[Finding]:
         )
 
 
-def _solo(node: str, rows: tuple[SizeRow, ...], reduced: AllReduce) -> Iterator[Finding]:
+def _solo(node: str, reduced: AllReduce) -> Iterator[Finding]:
     """One node by itself: against its own hardware, and against the other nodes."""
-    if not rows or rows[-1].size_bytes < LEAST_BYTES["nccl"]:
+    last = ((n, rows[-1]) for n, rows in reduced.solo.items() if rows)
+    rates = {n: row.busbw_gbyte_s for n, row in last if row.size_bytes >= LEAST_BYTES["nccl"]}
+    if (rate := rates.pop(node, None)) is None:
         return
-    rate = rows[-1].busbw_gbyte_s
-    others = sorted(r[-1].busbw_gbyte_s for n, r in reduced.solo.items() if r and n != node)
     floor = reduced.solo_floor_gbyte_s.get(node)
     low = [(floor, DERIVED, "what its GPUs and their links should reach")] if floor else []
-    if len(others) >= 2:
-        low.append((0.9 * others[len(others) // 2], PEERS, "nine tenths of the peers' median"))
+    if len(rates) >= 2:
+        low.append((0.9 * median(rates.values()), PEERS, "nine tenths of the peers' median"))
     for least, origin, words in low:
         if rate < least:
             say = SOLO.fail if rate < STOPS_BELOW * least else SOLO.warn

@@ -171,7 +171,7 @@ def _useless(one: Process, host: HostFacts | None, address: str | None) -> Findi
         summary = f"the own name {answer.name} means {what}, so gloo tells its peers to dial themselves"
     elif not answer.asked:
         return unknown(one.node, "there was no time left to look up the own name")
-    elif answer.error or not answer.addresses:
+    elif answer.failed:
         cause, what = OWN_UNKNOWN, answer.error or "no address"
         summary = f"the own name {answer.name} does not resolve ({what}), so gloo falls back to loopback"
     else:

@@ -190,7 +190,7 @@ def _problem(
         summary = f"the machine has {boards} GPUs, and this container was given none"
         return NOT_GIVEN, summary, "no /dev/nvidia*", "the machine's GPUs, if the job is to use them", inside
     if "mismatch" in states:
-        module = gpu.kernel_driver or gpu.driver_version or "unknown"
+        module = gpu.kernel_driver or "unknown"
         library = gpu.library_driver or "another version"
         summary = f"the driver's library is {library}, the loaded kernel module {module}"
         return MISFIT, summary, f"module {module}, library {library}", "the same version", [RELOAD, RESTART]

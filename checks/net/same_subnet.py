@@ -30,8 +30,8 @@ def each_for_itself(near: Sequence[SharedAddress]) -> tuple[Fix, ...]:
             ("arp_ignore", 1, row.arp_ignore),
             ("arp_announce", 2, row.arp_announce),
         ):
-            above = ("all",) if now is not None and now > value else ()
-            for scope in (*above, row.ifname) if now != value else ():
+            scopes = ("all", row.ifname) if (now or 0) > value else (row.ifname,) if now != value else ()
+            for scope in scopes:
                 values[f"net/ipv4/conf/{scope}/{key}"] = value, now
     return set_to(text, values, "subnet")
 

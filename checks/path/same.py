@@ -28,8 +28,8 @@ ENTRIES = Cause("path-entries", "{where} holds something else on {nodes} than on
 def compared(path: str, copies: Mapping[str, Place]) -> Iterator[Finding]:
     """A finding for each node whose copy is not the one that most nodes have."""
 
-    def fixes(node: str, expected: str) -> Fix:
-        return copied(path, next((n for n, p in copies.items() if n != node and _label(p) == expected), ""))
+    def fixes(_: str, expected: str) -> Fix:
+        return copied(path, next(node for node, one in described.items() if one == expected))
 
     revisions = {node: copy.revision or "none" for node, copy in copies.items()}
     if majority(revisions).equal is False:

@@ -241,7 +241,7 @@ class _CheckRun:
             rank = of_all.status.rank if of_all.status in PROBLEMS else 0
             by_node = {node: one for node, one in by_node.items() if one.status.rank >= rank}
             self.put([node for node in nodes if node not in by_node], of_all)
-        judged = nodes if len(nodes) == 1 else set(nodes)
+        judged = set(nodes)
         for node, finding in by_node.items():
             if node in judged:
                 self.put([node], finding)

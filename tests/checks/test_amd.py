@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from netdoctor.checks.amd.health import amd_health
+from netdoctor.checks.amd.health import AT_WORK_PERCENT, amd_health
 from netdoctor.checks.amd.idle import amd_idle
 from netdoctor.checks.amd.parity import amd_parity
 from netdoctor.checks.amd.visible import HIDDEN, amd_visible
@@ -93,7 +93,7 @@ UNHEALTHY: dict[str, tuple[dict[str, Any], str]] = {
     "performance level low": ({"level": "low"}, "amd-clocks-set"),
     "has 1300 MHz at most, most have 2100": ({"clock_most_mhz": 1300}, "amd-clocks-set"),
     "has 8 PCIe lanes, most have 16": ({"link_width": 8}, "amd-pcie-narrow"),
-    "at work on 16 GT/s": ({"link_gt_s": 16.0, "busy_percent": 90}, "amd-pcie-narrow"),
+    "at work on 16 GT/s": ({"link_gt_s": 16.0, "busy_percent": AT_WORK_PERCENT}, "amd-pcie-narrow"),
     "has 6 XGMI links, most have 7": ({"xgmi_links": 6}, "amd-xgmi-fewer"),
 }
 
@@ -145,6 +145,7 @@ def test_a_board_that_does_not_tell_is_not_green() -> None:
         {"power_cap_w": None},
         {"level": ""},
         {"link_width": None},
+        {"link_gt_s": None, "busy_percent": 90},
     ):
         (found,) = health(mi300x(), spoilt(**silent))
         assert (found.target, found.status) == ("n2", Status.UNKNOWN)

@@ -121,6 +121,19 @@ def test_a_failure_takes_its_symptoms_along() -> None:
     assert groups[0].explained == [("bw.x", "n1"), ("bw.x", "n1->n2")]
 
 
+def test_of_a_check_s_failures_only_those_that_say_so_follow_from_another() -> None:
+    groups = causes(
+        saying("net.a", fail("n1", "down")),
+        saying(
+            "bw.x",
+            fail("n1", "slow", cause=hint("slow", "n1", follows=("net.a",))),
+            fail("n1", "wrong sums", cause=hint("wrong", "n1")),
+        ),
+    )
+    assert sorted(keys(groups)) == ["net.a", "wrong"]
+    assert groups[0].explained == [("bw.x", "n1")]
+
+
 def test_a_symptom_of_the_cluster_belongs_to_any_node_s_failure() -> None:
     groups = causes(
         saying("net.a", fail("n1", "down"), explains=["bw.*"]), saying("bw.x", fail(CLUSTER, "did not end"))

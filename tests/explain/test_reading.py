@@ -13,7 +13,9 @@ import pytest
 
 from netdoctor.errors import InputError
 from netdoctor.explain import matching
+from netdoctor.explain.collecting import RANK_HITS_MAX, Collector
 from netdoctor.explain.engine import explain, explain_logs
+from netdoctor.explain.knowledge import load
 from netdoctor.explain.reading import LINE_MAX, STDIN, Log, blocks, logs
 
 LINE = "Error while creating shared memory segment /dev/shm/nccl-1YsMbG (size 7340384)"
@@ -147,6 +149,15 @@ class Endless(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         return next(self._pieces, b"")
+
+
+def test_of_what_a_rank_repeats_the_first_lines_are_kept_and_all_are_counted() -> None:
+    text, collector = "".join(f"[rank{i % 2}]: {LINE}\n" for i in range(20)), Collector()
+    collector.begin("log")
+    for found in matching.Matcher(load().patterns).block(text.encode(), 1):
+        collector.take(found)
+    assert [hit.number for hit in collector.gathered.hits] == [*range(1, 2 * RANK_HITS_MAX + 1)]
+    assert set(collector.gathered.counts.values()) == {20}
 
 
 @pytest.mark.thorough

@@ -5,7 +5,7 @@ from netdoctor.facts.net import NetFacts, ResolveFacts
 from netdoctor.facts.software import ConfFile, EnvFacts
 from netdoctor.model import Finding, Status
 
-from ..build import cause, causes, env, found, hosts, job, lookup, net, nets, resolve, resolves, row
+from ..build import cause, causes, env, found, host, hosts, job, lookup, net, nets, resolve, resolves, row
 
 
 def run(
@@ -41,13 +41,23 @@ def test_skips_on_one_node() -> None:
 
 
 def test_the_debian_trap() -> None:
-    findings = run(nets(3), {**resolves(3), "n2": own(2, "127.0.1.1", bindable="127.0.1.1")})
+    names = {**resolves(3), "n2": own(2, "127.0.1.1", bindable="127.0.1.1")}
+    findings = run(nets(3), names)
     assert causes(findings) == {"hosts-loopback": {"n2"}}
     assert "own name n2 means 127.0.1.1" in found(findings)["n2"].summary
     fixes = cause(findings, "hosts-loopback").fixes
     assert fixes[0].commands[0].run_on == "n2"
     assert "10.0.0.2 n2" in fixes[0].commands[0].shell
     assert fixes[1].commands[0].shell == "export GLOO_SOCKET_IFNAME=eth0"
+    # A value that torch takes for unset is not to blame.
+    assert causes(run(nets(3), names, GLOO_SOCKET_IFNAME=",")) == {"hosts-loopback": {"n2"}}
+
+
+def test_the_full_name_moves_with_the_own_name() -> None:
+    names = {**resolves(2), "n2": own(2, "127.0.1.1", bindable="127.0.1.1")}
+    known = {**hosts(2), "n2": host(2, fqdn="n2.example.org")}
+    findings = list(gloo_ifname(nets(2), names, known, dict.fromkeys(names, env()), job(2)))
+    assert "10.0.0.2 n2.example.org n2" in cause(findings, "hosts-loopback").fixes[0].commands[0].shell
 
 
 def test_an_interface_named_makes_the_name_irrelevant() -> None:
@@ -68,8 +78,9 @@ def test_an_own_name_of_no_use() -> None:
         **resolves(3),
         "n1": own(1, "192.0.2.7", bindable=None),
         "n2": resolve(2, own=lookup("n2", error="EAI_NONAME"), first_bindable=None),
+        "n3": own(3, bindable=None),
     }
-    assert causes(run(nets(3), names)) == {"own-name-wrong": {"n1"}, "own-name-unknown": {"n2"}}
+    assert causes(run(nets(3), names)) == {"own-name-wrong": {"n1"}, "own-name-unknown": {"n2", "n3"}}
 
 
 def test_a_lookup_that_was_never_made_is_unknown() -> None:

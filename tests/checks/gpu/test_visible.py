@@ -83,6 +83,8 @@ def test_a_mismatch_is_reloaded_or_restarted() -> None:
     reload, restart = cause([finding], "driver-mismatch").fixes
     assert reload.loses
     assert restart.reboot
+    (finding,) = gpu_visible(node(), dark("mismatch", 18, kernel_driver=None, library_driver=None), host())
+    assert finding.observed == "module unknown, library another version"
 
 
 @pytest.mark.parametrize("busy", ["", "nvidia_uvm"], ids=["idle", "in use"])

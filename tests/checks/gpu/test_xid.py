@@ -52,6 +52,7 @@ def test_a_driver_that_does_not_tell(code: int, words: str, cause: str) -> None:
     (finding,) = judged((event(code, 1.6 * HOUR),))
     assert (finding.status, finding.summary) == (Status.FAIL, words)
     assert causes([finding]) == {cause: {"n1"}}
+    assert finding.evidence[0].output.startswith(f"Xid {code} of 0000:10:00, last 1 h ago")
     assert finding.cause is not None
     assert finding.cause.confidence == "suspected"
     (old,) = judged((event(code, 3 * DAY),))

@@ -37,6 +37,9 @@ def test_the_job_can_raise_a_soft_limit() -> None:
     assert in_job.commands[0].shell == "ulimit -n 65536"
     assert session.root
     assert session.commands[1].shell.endswith("prlimit --pid $(pgrep -o -x sshd) --nofile=65536:65536")
+    # The kernel's own hard limit is as much as is advised.
+    _, in_job = cause(judge({"n1": limits(nofile_soft=1024, nofile_hard=4096)}), "nofile-low").fixes
+    assert in_job.commands[0].shell == "ulimit -n 4096"
 
 
 def test_a_low_hard_limit_needs_root() -> None:

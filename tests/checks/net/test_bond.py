@@ -45,6 +45,8 @@ def test_links_of_a_bond() -> None:
         findings = judged(*devs, ifname=ifname)
         assert causes(findings) == {key: {"n1"} for key in keys}, devs
         assert {one.status for one in findings} <= {Status.WARN}
+    (finding,) = judged(bond(), link("eth0", speed_mbit_s=25_000), link("eth1", **down))
+    assert finding.evidence[0].output == "eth0 up 25000 Mbit/s and eth1 down ? Mbit/s"
 
 
 def test_what_does_not_apply_and_what_is_not_shown() -> None:

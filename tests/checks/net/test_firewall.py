@@ -121,12 +121,36 @@ def test_the_command_fits_the_front_end(facts: FirewallFacts, inward: bool, shel
     assert fix.root
 
 
+@pytest.mark.parametrize(
+    ("kind", "chain"), [("firewalld", "inet firewalld filter_INPUT"), ("ufw", "ip filter ufw-before-input")]
+)
+def test_chains_of_another_front_end_are_left_to_it(kind: str, chain: str) -> None:
+    written = rules("nftables", f"{chain}: tcp drop", "inet site input: tcp drop")
+    both = FirewallFacts(rulesets=(*rules(kind).rulesets, *written.rulesets))
+
+    def inserts(facts: FirewallFacts) -> list[str]:
+        fixes = allow("n3", facts, PEERS, inbound=True)
+        shells = [command.shell for fix in fixes for command in fix.commands if not fix.persistent]
+        return [" ".join(one.split()[3:6]) for shell in shells for one in shell.split(" && ")]
+
+    assert inserts(both) == ["inet site input"]
+    assert inserts(written) == [chain, "inet site input"]
+
+
 def test_many_peers_become_the_networks_that_hold_no_one_else() -> None:
     (fix,) = allow("n3", rules("ufw"), [f"10.0.0.{i}" for i in range(16, 30)], inbound=True)
     assert fix.widens == "trusts 10.0.0.16/29, 10.0.0.24/30, 10.0.0.28/31, all ports"
     (fix,) = allow("n3", rules("ufw"), [f"10.0.0.{i}" for i in range(1, 40, 2)], inbound=True)
     assert fix.commands[0].shell == "ufw allow from 10.0.0.0/26"
     assert fix.widens == "trusts 10.0.0.0/26, all ports"
+    (fix,) = allow("n3", rules("ufw"), [f"10.1.{i}.1" for i in range(0, 256, 13)], inbound=True)
+    assert fix.widens == "trusts 10.1.0.0/16, all ports"
+
+
+def test_no_network_wider_than_a_16_is_trusted() -> None:
+    peers = [f"10.{i % 2}.{i}.1" for i in range(0, 256, 13)]
+    (fix,) = allow("n3", rules("ufw"), peers, inbound=True)
+    assert set(fix.commands[0].shell.split(" && ")) == {f"ufw allow from {one}" for one in peers}
 
 
 def test_nft_says_runs_of_addresses() -> None:

@@ -157,6 +157,22 @@ def test_silence_is_no_loss() -> None:
     assert {f.status for f in findings} == {Status.UNKNOWN}
 
 
+def test_where_no_packet_was_sent_nothing_is_known() -> None:
+    unsent = LossProbe(src="n1", dst="n2", address="10.0.0.2", sent=0, arrived=0, answered=0)
+    for losses, target in (
+        (LossMatrix(), "cluster"),
+        (LossMatrix(failed_nodes=dict.fromkeys(names(2), "no answer")), "n1"),
+        (LossMatrix(probes=(unsent,)), "n1->n2"),
+    ):
+        findings = judge(losses, 2)
+        assert (findings[0].target, {one.status for one in findings}) == (target, {Status.UNKNOWN})
+
+
+def test_answers_of_which_none_comes_back_are_lost_on_the_way_back() -> None:
+    findings = judge(matrix(4, into(4, "n2", 1.0)))
+    assert blamed(findings) == {("packet-loss-in", ("n2",))}
+
+
 def test_a_node_that_did_not_report_is_unknown() -> None:
     losses = matrix(3, {})
     spoilt = LossMatrix(probes=losses.probes, failed_nodes={"n1": "no answer"})

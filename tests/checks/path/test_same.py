@@ -56,6 +56,10 @@ SPEAKING: list[tuple[list[Place], str, Status, set[str], str]] = [
         [at(1, revision=HEAD, **TREE), at(2, revision=HEAD, **TREE), at(3, **TREE)],
         "path-revision", Status.FAIL, {"n3"}, "none here",
     ),
+    (
+        [at(1, **TREE), at(2, **TREE), at(3, revision=HEAD, **TREE)],
+        "path-revision", Status.FAIL, {"n3"}, "aaaaaaaaaaaa here, none",
+    ),
     # Not committed: the revision does not tell.
     (
         [at(1, revision=HEAD, **TREE), at(2, revision=HEAD, **TREE),
@@ -82,6 +86,9 @@ def test_names_who_has_another() -> None:
         assert causes(findings) == {f"{key}-srv-code": odd | ({"n1"} if len(nodes) == 2 else set())}, nodes
         assert {one.status for one in findings} == {status}, nodes
         assert words in findings[0].summary, findings[0].summary
+        if len(nodes) == 3:
+            assert findings[0].cause
+            assert "compare it with n1," in findings[0].cause.fixes[0].text, nodes
 
 
 def test_says_what_it_did_not_look_at() -> None:

@@ -5,6 +5,8 @@ import pytest
 
 from netdoctor.checks.nccl.ib_hca import nccl_ib_hca
 from netdoctor.checks.rdma.hca import rdma_hca
+from netdoctor.engine.registry import load_builtin
+from netdoctor.facts.expected import Expectation, Expectations
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.software import Job
 from netdoctor.model import Status
@@ -29,6 +31,15 @@ def test_names_what_is_missing() -> None:
     findings = list(rdma_hca(rdmas(3, n2=rdma(hca("mlx5_0"))), None))
     assert causes(findings) == {"hca-missing": {"n2"}}
     assert findings[0].summary == "1 HCA, most nodes have 2; missing: mlx5_1"
+
+
+def test_the_number_that_the_user_expects_takes_the_place_of_the_others() -> None:
+    nodes = rdmas(3, n1=rdma(hca("mlx5_0")), n3=rdma(*(hca(f"mlx5_{i}") for i in range(3))))
+    expect = Expectations(wishes=(Expectation(key="rdma.hcas", any_of=("2",), place="e.toml:3"),))
+    # Of the registry: a number that is spoiled gets no further than the file that it is read from.
+    findings = found(load_builtin()["rdma.hca"].function(nodes, None, expect))
+    assert {node: one.status for node, one in findings.items()} == {"n1": Status.FAIL, "n3": Status.WARN}
+    assert findings["n1"].summary == "number of HCAs 1 here, e.toml:3 expects 2"
 
 
 def test_an_unbound_card_is_named() -> None:

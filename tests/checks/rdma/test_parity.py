@@ -65,6 +65,7 @@ def test_names_the_odd_port(odd: dict[str, Any], key: str, words: str) -> None:
     (finding,) = judged(rdma(card("mlx5_0"), card("mlx5_1", **odd)))
     assert (finding.status, causes([finding])) == (Status.WARN, {key: {"n3"}})
     assert finding.summary.startswith(words)
+    assert finding.evidence[0].output == finding.observed
 
 
 def test_ports_that_differ_alike_are_one_finding() -> None:

@@ -92,6 +92,8 @@ def test_one_node_that_has_another_table_or_no_flow_control() -> None:
     ):  # fmt: skip
         findings = judged({**usual, "n4": roce(replace(USUAL, **odd))})  # type: ignore[arg-type]
         assert causes(findings) == {key: {"n4"}}, odd
+    # As many ports have it as have not: "most" would be wrong.
+    assert causes(judged({"n1": roce(), "n2": roce(replace(USUAL, pfc=(4,)))})) == {"nccl-class-open": {"n2"}}
     both = judged({"n1": roce(), "n2": roce(replace(USUAL, dscp=MOVED, pfc=(5,)))})
     assert causes(both) == {"rdma-trust": {"n1", "n2"}}
     assert {f.expected for f in both} == {"the same on all nodes"}

@@ -35,6 +35,7 @@ def test_a_loopback_address() -> None:
 def test_an_address_of_nobody() -> None:
     findings = judge("192.0.2.1")
     assert set(causes(findings)) == {"master-foreign"}
+    assert findings[0].expected == "n1 (10.0.0.1)"
     fix = cause(findings, "master-foreign").fixes[0]
     assert fix.commands[0].shell == "export MASTER_ADDR=10.0.0.1"
 

@@ -48,6 +48,19 @@ def test_one_bad_pair_is_a_path() -> None:
     assert said(cells(4, {("n1", "n2")})) == [("path", ("n1", "n2"))]
 
 
+def test_some_bad_pairs_of_one_node_are_no_split() -> None:
+    tried = {("n1", "n2"): True, ("n1", "n3"): True, ("n1", "n4"): True, ("n1", "n5"): False}
+    assert said(tried) == [("out", ("n1",))]
+
+
+def test_of_senders_and_receivers_that_may_be_bad_the_fewest_are_named() -> None:
+    """Three that send to five, where nobody else was tried, rather than the five."""
+    tried = {"n1": ("n4", "n5", "n6", "n7", "n8"), "n2": ("n4", "n5", "n6"), "n3": ("n7", "n8")}
+    bad = {(src, dst): True for src, targets in tried.items() for dst in targets}
+    good = dict.fromkeys((("n4", "n1"), ("n5", "n2"), ("n6", "n3")), False)
+    assert said(bad | good) == [("out", ("n1",)), ("out", ("n2",)), ("out", ("n3",))]
+
+
 def test_everything_bad_is_the_network() -> None:
     every = set(cells(4, set()))
     assert said(cells(4, every)) == [("all", ("n1", "n2", "n3", "n4"))]

@@ -78,6 +78,9 @@ def test_what_was_typed_takes_the_place_of_the_majority() -> None:
     for values, wishes, expected in cases:
         assert typed(values, *wishes) == expected, (values, wishes)
     assert typed(two, wish("9", of="H100"), wish("1"), item="H100") == dict.fromkeys(two, ("fail", "9"))
+    # Who has what was typed gets a line as well, and who could not be read gets one.
+    some: dict[str, str | None] = {"n1": "1", "n2": None}
+    assert typed(some, one, report_equal=True) == {"n1": ("pass", None), "n2": ("unknown", None)}
 
 
 def test_what_has_a_name_is_held_to_what_was_typed_of_it() -> None:

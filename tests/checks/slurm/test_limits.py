@@ -34,11 +34,13 @@ def test_without_hcas_it_stops_nothing() -> None:
     for devices in (None, rdma(hcas=())):
         (finding,) = slurm_limits(facts, job(session_limits={"memlock": None}), devices)
         assert finding.status is Status.WARN
+        assert finding.summary == "RLIMIT_MEMLOCK of a step is 64 KiB, of the session here unlimited"
 
 
 @pytest.mark.parametrize(("hard", "first"), [(None, "--propagate=NOFILE"), (1024, "LimitNOFILE=1048576")])
 def test_the_fix_is_where_the_hard_limit_is(hard: int | None, first: str) -> None:
     facts = limits(nofile_soft=1024, nofile_hard=hard)
     found = list(slurm_limits(facts, job(session_limits={"nofile": 65536}), None))
+    assert found[0].summary == "RLIMIT_NOFILE of a step is 1024, of the session here 65536"
     fix = cause(found, "slurm-limits").fixes[0]
     assert first in " ".join([fix.text, *(command.shell for command in fix.commands)])

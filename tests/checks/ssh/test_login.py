@@ -205,6 +205,16 @@ def test_the_address_is_said_once() -> None:
     assert finding.summary == "ml@10.0.0.1: user ml was refused"
 
 
+def test_a_name_is_corrected_where_it_was_listed() -> None:
+    for one, where in (
+        (node(line=3, source="hosts.txt"), "in line 3 of hosts.txt,"),
+        (node(source="command line"), "in its line of the hosts file,"),
+    ):
+        (finding,) = one_login(one, session(outcome="name"))
+        assert finding.cause is not None
+        assert where in finding.cause.fixes[0].text
+
+
 @pytest.mark.parametrize("outcome", CLASSES)
 def test_commands_can_be_pasted_as_they_are(outcome: str) -> None:
     (finding,) = one_login(node(line=3, source="hosts.txt"), session(outcome=outcome, via="gate", user="ml"))
