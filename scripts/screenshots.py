@@ -38,13 +38,14 @@ DEMO = load(ROOT / "docs" / "demo-report.json")
 SMALL, WINDOW, WIDE = (80, 24), (100, 30), (140, 36)
 Size = tuple[int, int]
 SHOTS: dict[str, tuple[Report, Size, Sequence[str]]] = {
-    "causes": (DEMO, WINDOW, []),
+    "causes": (DEMO, (120, 32), []),
     "cause": (DEMO, SMALL, ["enter"]),
     "filter": (DEMO, SMALL, ["4", "slash", *"net"]),
+    "matrix-checks": (DEMO, (120, 30), ["2"]),
     "matrix": (harness.rich_report(1000), WINDOW, ["2"]),
     "matrix-small": (harness.rich_report(32), SMALL, ["2"]),
     "matrix-wide": (harness.rich_report(32), WIDE, ["2"]),
-    "overview": (harness.rich_report(1000), WINDOW, ["2", "minus"]),
+    "overview": (harness.rich_report(1000), (120, 30), ["2", "minus"]),
     "pairs": (harness.rich_report(32), SMALL, ["3"]),
     "heat": (harness.rich_report(8), WINDOW, ["3", "tab", "v"]),
     "bandwidth": (harness.rich_report(), WINDOW, ["3", "tab", "tab"]),

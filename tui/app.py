@@ -16,6 +16,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from netdoctor.report import describe
+from netdoctor.report.diff import is_healed
 from netdoctor.tui import actions, where
 from netdoctor.tui.actions.copy import copy
 from netdoctor.tui.actions.matrix import end_filter
@@ -231,7 +232,10 @@ class NetdoctorApp(Stage, inherit_bindings=False):
         self.where = where.carried(was, before.cells, self.state.cells, self.known, everything=everything)
         if where.lost(was, self.where) and not everything:
             item = known.cause_at(was.cause) if known is not None else None
-            self.say(f"gone: {describe.title(item)}" if item else "that cause is gone")
+            sure = item is not None and self.known is not None and is_healed(item, self.known.report)
+            self.say(
+                f"{'fixed' if sure else 'gone'}: {describe.title(item)}" if item else "that cause is gone"
+            )
         if self.state.message:
             self.say(self.state.message)
         return self.where.view != was.view

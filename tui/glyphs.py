@@ -15,7 +15,7 @@ import termios
 import time
 import tty
 
-ANSWER_S = 0.1
+ANSWER_S = 0.3  # as long as a terminal at the other end of the world takes
 
 
 def boxes() -> tuple[bool, str]:

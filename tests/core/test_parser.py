@@ -128,7 +128,7 @@ def _parsed(line: list[str], variables: dict[str, str]) -> tuple[dict[str, objec
 # A value for each kind of option; what is not here is a switch.
 VALUES = {name: OPTIONS[name].argv(value)[1] for name, value in EXAMPLES.items() if OPTIONS[name].rule}
 VALUES |= {
-    "json_detail": "all", "exit_style": "nagios", "color": "never", "theme": "dark", "width": "70",
+    "json_detail": "all", "exit_style": "nagios", "color": "never", "theme": "dark", "glyphs": "box", "width": "70",
     "output": "short", "suppress": "netdoctor.toml",
 }  # fmt: skip
 

@@ -210,7 +210,7 @@ def test_a_healed_cause_goes_and_the_others_stay() -> None:
     app = application(before, runner=FakeRunner(healing(after)))
     lines = drive(app, (100, 30), "enter", "r", settle)
     assert app.where.view == "causes"
-    assert any("gone: gpu-a03 drops connections" in line for line in lines)
+    assert any("fixed: gpu-a03 drops connections" in line for line in lines)
 
 
 def test_causes_keep_their_numbers_and_the_base_is_the_report_before() -> None:
@@ -234,7 +234,7 @@ def test_causes_keep_their_numbers_and_the_base_is_the_report_before() -> None:
     assert (app.where.view, app.cause.id) == ("cause", 2)
     assert "no earlier report of these nodes" in diffs[0]
     assert "as it was before the last run" in diffs[1]
-    assert re.search("healed +FAIL +gpu-a03 drops", diffs[1])
+    assert re.search("fixed +FAIL +gpu-a03 drops", diffs[1])
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,26 @@ def test_what_is_typed_behind_the_key_of_an_input_goes_there(report: Path) -> No
         assert term.end() == 1
 
 
+@pytest.mark.parametrize(
+    ("answer", "corner"),
+    [("\x1b[1;2R", "╭─"), ("\x1b[1;3R", "+-"), ("", "+-"), ("/\x1b[1;2Rfail", "╭─")],
+    ids=["one column", "two columns", "no answer", "among keys"],
+)
+def test_frames_are_of_boxes_where_the_terminal_draws_them_in_one_column(
+    report: Path, answer: str, corner: str
+) -> None:
+    where = {"cwd": report.parent, "LC_ALL": "C.UTF-8"}
+    with terminal("-m", "netdoctor", "tui", str(report), **where) as term:
+        while "\u2500" not in term.text:  # asks, and waits for a moment
+            term.read(0.01)
+        os.write(term.master, answer.encode())
+        term.wait_for(f"{corner}")
+        term.wait_for("worst first")
+        if "fail" in answer:
+            term.keys("\r")
+            term.wait_for("filter: fail")
+
+
 def test_quit_leaving_the_screen(report: Path) -> None:
     with terminal("-m", "netdoctor", "tui", str(report), cwd=report.parent) as term:
         term.wait_for("NOT READY")
@@ -300,7 +320,7 @@ def test_three_faults_are_healed_by_what_was_copied(lab4: Lab, tmp_path: Path) -
             term.wait_for(lambda: "Go on?" in term.text or "RE-RUNNING" in term.text)
             if "Go on?" in term.text:
                 term.keys("y")
-            term.wait_for("gone: ")
+            term.wait_for("fixed: ")
             assert "RE-RUNNING" in term.text
             term.wait_for(["nothing to fix", "1 cause", "2 causes"][left])
         assert all(node in pasted for node in faults)

@@ -76,7 +76,7 @@ def open_(stage: Stage) -> None:
         case ("cause-of", "now", str(key)):
             stage.show_view("cause", cause=key)
         case ("cause-of", _, _):
-            stage.say("that cause is in the base report only: it is healed")
+            stage.say("that cause is in the base report only")
         case ("changed", str(check), str(name)) if name in stage.state.cells.nodes:
             go_to(stage, name, check)
 
