@@ -93,6 +93,7 @@ def test_a_hostname_is_the_masters_where_the_batch_body_fills_it_in() -> None:
 
 def test_a_name_that_is_like_no_other_or_too_short_to_tell_is_left_alone() -> None:
     assert told("NCCL_NO_SUCH_SWITCH_OF_OURS=1\nNCCL_NT=1\n", Kind.ENV) == []
+    assert told("NCCL_ALG=Ring\n", Kind.ENV) == ["env.unknown-name"]
 
 
 def test_a_comment_behind_a_value_is_no_part_of_it() -> None:
@@ -128,7 +129,7 @@ def test_ports_are_published_in_vain_on_dockers_own_networks_only(network: str) 
 
 def test_gpus_that_cannot_be_counted_are_not_held_against_processes() -> None:
     text = "CUDA_VISIBLE_DEVICES={} torchrun --nproc-per-node 8 train.py\n"
-    assert told(text.format("0,1")) == ["env.cuda-devices"]
+    assert told(text.format("0,1")) == told(f"env A=1 {text.format('0,1')}") == ["env.cuda-devices"]
     assert told(text.format("$GPUS")) == told(text.format("all")) == []
 
 
