@@ -138,6 +138,45 @@ def test_only_infiniband_as_the_one_network_contradicts_that_it_is_off() -> None
     assert told("NCCL_IB_DISABLE=1\nNCCL_NET=Socket\n", Kind.ENV) == []
 
 
+@pytest.mark.parametrize(("adapters", "rules"), [("mlx5_0", ["env.contradiction"]), ("", []), ("$HCAS", [])])
+def test_adapters_that_are_not_named_contradict_nothing(adapters: str, rules: list[str]) -> None:
+    assert told(f"NCCL_IB_DISABLE=1\nNCCL_IB_HCA={adapters}\n", Kind.ENV) == rules
+
+
+@pytest.mark.parametrize(
+    ("written", "instead"),
+    [
+        ("ntasks_per_node", ["--ntasks-per-node"]),
+        ("ntask_per_node", ["--ntasks-per-node"]),
+        ("no_such_option", []),
+    ],
+)
+def test_an_option_that_slurm_has_is_told_instead(written: str, instead: list[str]) -> None:
+    text = f"#!/bin/bash\n#SBATCH --{written}=8\nsrun hostname\n"
+    assert [one.instead for one in lint([read("x", Kind.SBATCH, text.encode())])] == instead
+
+
+def test_the_number_of_a_node_is_filled_in_early_for_other_things_than_ranks() -> None:
+    text = (
+        "#!/bin/bash\n#SBATCH --nodes=2 --ntasks-per-node=1\nsrun torchrun --nnodes 2 --nproc-per-node 8 "
+        "--master-addr node0 --{} $SLURM_NODEID train.py\n"
+    )
+    assert told(text.format("node-rank"), Kind.SBATCH) == ["slurm.rank-in-batch"]
+    assert told(text.format("node-rank $MINE --log-dir"), Kind.SBATCH) == []
+
+
+@pytest.mark.parametrize(
+    ("nodes", "rules"),
+    [
+        ("--nnodes 2 --rdzv-backend c10d --rdzv-endpoint node0:29500", ["torch.rdzv-id"]),
+        ("--nnodes 2 --node-rank 1 --master-addr node0", []),
+        ("--nnodes 1 --rdzv-backend c10d --rdzv-endpoint localhost:0", []),
+    ],
+)
+def test_nodes_that_meet_by_id_need_the_same(nodes: str, rules: list[str]) -> None:
+    assert told(f"torchrun {nodes} --rdzv-id $RANDOM train.py\n") == rules
+
+
 def test_variables_stay_behind_with_deepspeeds_pdsh_alone() -> None:
     text = "export GLOO_SOCKET_IFNAME=bond0\ndeepspeed --hostfile hostfile --launcher {} train.py\n"
     assert told(text.format("PDSH")) == ["deepspeed.env-forward"]
