@@ -116,8 +116,9 @@ def documents(path: str, text: str) -> list[Item]:
             depth += isinstance(event, _OPENS)
             depth -= isinstance(event, _CLOSES)
             aliases += isinstance(event, yaml.AliasEvent)
-            if depth > DEPTH_MOST or count > EVENTS_MOST or aliases > ALIASES_MOST:
-                what = "nested too deeply" if depth > DEPTH_MOST else "too large"
+            large = count > EVENTS_MOST or aliases > ALIASES_MOST
+            if large or depth > DEPTH_MOST:
+                what = "too large" if large else "nested too deeply"
                 raise InputError(f"{name}:{event.start_mark.line + 1}: {what} for a configuration")
         return [Item(node) for node in yaml.compose_all(text, Loader=_LOADER) if node is not None]
     except yaml.MarkedYAMLError as error:

@@ -14,7 +14,7 @@ _BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}")
 _VARIABLE = re.compile(r"\$(?:\{[#!]?)?([A-Za-z_]\w*)")
 _ESCAPE = re.compile(r"\\(\n|.)", re.DOTALL)
 _QUOTED_ESCAPE = re.compile(r'\\([\n$`"\\])')
-_PLAIN = names("word number variable_name extglob_pattern regex command_name test_operator")
+_PLAIN = names("word number variable_name extglob_pattern regex test_operator")
 _UNQUOTED = frozenset({*_PLAIN, "brace_expression"})
 _QUOTES = frozenset({"string", "raw_string"})
 _BARE = frozenset({"simple_expansion", "expansion", "command_substitution"})
@@ -115,9 +115,6 @@ class Expander:
             text = self.text(node)
             if _BRACES.search(text):
                 yield Hole(level=self.level), False
-            elif kind == "command_name" and node.children:
-                for child in node.children:
-                    yield from self.pieces(child, depth + 1)
             else:
                 yield _ESCAPE.sub(lambda m: "" if m[1] == "\n" else m[1], text), False
         elif kind == "raw_string":

@@ -25,7 +25,7 @@ def log_tail(lost: int, sent: int, share: float) -> float:
 
 def at_least(lost: int, sent: int, doubt: float = 0.01) -> float:
     """The share that the true one exceeds, in all but `doubt` of cases (Clopper and Pearson, one-sided)."""
-    if lost <= 0 or sent <= 0:
+    if lost <= 0:
         return 0.0
     low, high = 0.0, lost / sent
     for _ in range(40):

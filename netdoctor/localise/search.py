@@ -228,7 +228,7 @@ class Search:
         stale: set[Hypothesis] = set()
         while heap and added < at_most:
             _, _, pushed, hypothesis = heapq.heappop(heap)
-            if pushed != version[hypothesis] or hypothesis in self.now.chosen:
+            if pushed != version[hypothesis]:
                 continue
             if hypothesis in stale:
                 stale.discard(hypothesis)

@@ -33,7 +33,6 @@ class RenderOptions:
     json_detail: str = "problems"
     pretty: bool = False
     junit_by: str = "auto"
-    ascii: bool = False
 
     @property
     def columns(self) -> int:
@@ -87,7 +86,6 @@ FORMATS: dict[str, Renderer] = {
         color="is_colored",
         verbosity="verbosity",
         all_causes="all_causes",
-        ascii="ascii",
     ),
     "short": _format("short"),
     "json": _format("json_", "dumps", detail="json_detail", pretty="pretty"),
@@ -216,7 +214,7 @@ def emit(report: Report, output: Output, options: RenderOptions | None = None) -
 
 
 def for_stdout(options: RenderOptions) -> RenderOptions:
-    """Return options with what the terminal decides decided: width, colour, and whether it takes UTF-8.
+    """Return options with what the terminal decides decided: width and colour.
 
     An exported COLUMNS says the width of what is piped, too, as it does to other tools.
     """
@@ -226,8 +224,7 @@ def for_stdout(options: RenderOptions) -> RenderOptions:
         width = max(NARROWEST, min(_columns(), FILE_WIDTH))
     able = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
     color = "always" if options.color == "always" or (options.color == "auto" and able) else "never"
-    encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "")
-    return replace(options, width=width, color=color, ascii=options.ascii or not encoding.startswith("utf"))
+    return replace(options, width=width, color=color)
 
 
 def _columns() -> int:

@@ -6,6 +6,7 @@ import pickle
 import random
 import struct
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,24 @@ def test_names_who_never_came():
     text = said({0: whole, 1: whole, 2: whole[:1]})
     assert "collective 2: never entered by rank 2, which ranks 0-1 wait for in all_reduce(4 Float)" in text
     assert "its last there was 1 (all_reduce, completed), 1.0 s before they came" in text
+
+
+@pytest.mark.parametrize(
+    ("one", "shown"),
+    [
+        (call("0", 1, "all_gather", output_sizes=[[12]], **WAITS), "all_gather(4 Float)"),
+        (call("0", 1, "scatter", input_sizes=[], **WAITS), "scatter(4 Float)"),
+    ],
+)
+def test_a_call_is_shown_with_the_size_that_goes_in_or_else_comes_out(one: dict[str, Any], shown: str):
+    assert f"waits for in {shown}" in said({0: [one], 1: []})
+
+
+@pytest.mark.parametrize("text", ["", "undefined"])
+def test_a_group_that_nobody_described_is_named_by_its_number_alone(text: str):
+    read = [replace(one, texts={"0": text}) for one in records({0: [call("0", 1, **WAITS)], 1: []})]
+    ((_, _, line),) = desync.lines(read)
+    assert "group 0, collective 1: never entered" in line
 
 
 def test_who_is_behind_while_nobody_waits_is_no_trouble():
@@ -277,6 +296,13 @@ def test_what_would_take_too_much_memory_is_refused(monkeypatch: pytest.MonkeyPa
         with pytest.raises(plain_pickle.NotPlain, match=r"too many|more than"):
             plain_pickle.load(lists)
         monkeypatch.undo()
+
+
+def test_a_pickle_may_be_larger_than_json(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(flight, "JSON_MAX", 10)
+    assert flight.read(pickle.dumps({"entries": []}, 2), "trace_0").operations == ()
+    with pytest.raises(flight.FlightError, match="more than"):
+        flight.read(b'{"entries": []}', "trace_0")
 
 
 def test_what_is_shared_without_end_is_read_in_no_time():

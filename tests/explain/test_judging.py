@@ -4,7 +4,7 @@ import itertools
 from dataclasses import replace
 
 from netdoctor.explain.engine import explain_text
-from netdoctor.explain.judging import LAST_WORDS
+from netdoctor.explain.judging import LAST_WORDS, NAMES_FROM
 from netdoctor.explain.knowledge import Knowledge, read
 from netdoctor.explain.model import Confidence, Explanation
 from netdoctor.explain.rendering import headings, main_reasons, raised, text
@@ -28,7 +28,7 @@ OWN: dict[str, list[dict[str, object]]] = {
     "address": [],
     "slow": [],
     "versions": [{"regex": r"NCCL version (?P<value>[\d.]+)", "differs": True, "percent": 90}],
-    "binding": [{"regex": r"cuda\.set_device", "percent": 60, "needs": ["slurm"]}],
+    "binding": [{"regex": r"cuda\.set_device", "percent": NAMES_FROM, "needs": ["slurm"]}],
 }
 SHARED: list[dict[str, object]] = [
     {
@@ -177,7 +177,8 @@ def test_what_is_compared_counts_once_it_differs() -> None:
 
 def test_a_line_may_need_another() -> None:
     assert explained({"log": DEVICE}).reasons == ()
-    assert explained({"log": f"{DEVICE}\n{SLURM}"}).reasons[0].known.label == "binding"
+    (reason,) = explained({"log": f"{DEVICE}\n{SLURM}"}).reasons
+    assert (reason.known.label, reason.confidence) == ("binding", Confidence.LIKELY)
 
 
 def test_context_rules_out_and_raises() -> None:

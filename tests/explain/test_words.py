@@ -80,6 +80,15 @@ def test_every_page_fits_a_screen():
             assert max(map(len, lines)) <= pages.WIDTH, word.name
 
 
+def test_what_a_word_may_be_is_cut_where_the_line_is_wider_than_the_screen():
+    word = find("NCCL_DEBUG")[0]
+    line = f"  {word.name}: {word.what}"
+    assert pages.choice("x", [word], len(line)).splitlines()[1] == line
+    cut = pages.choice("x", [word], len(line) - 1).splitlines()[1]
+    assert cut.endswith(" …")
+    assert len(cut) < len(line)
+
+
 LONG = ("NCCL_SOCKET_IFNAME", "MASTER_ADDR", "CUDA_VISIBLE_DEVICES")
 
 

@@ -206,6 +206,20 @@ def test_an_image_is_told_by_the_name_of_its_file(name: str) -> None:
     assert kind_of(f"images/{name}", "FROM base\nCOPY . .\n") is Kind.DOCKERFILE
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "kind"),
+    [
+        ("job.sh", "#!/bin/bash\n#SBATCH --nodes=2\nsrun hostname\n", Kind.SBATCH),
+        ("job.slurm", "srun hostname\n", Kind.SBATCH),
+        ("job.sh", "srun hostname\n", Kind.SHELL),
+        ("prod.env", "export A=1\nsource other\n", Kind.ENV),
+        (".env.prod", "export A=1\nsource other\n", Kind.ENV),
+    ],
+)
+def test_a_job_and_its_variables_are_told_by_name_or_by_text(name: str, text: str, kind: Kind) -> None:
+    assert kind_of(f"jobs/{name}", text) is kind
+
+
 def test_notes_alone_are_for_what_is_right_in_places() -> None:
     assert {rule.id for rule in rules().values() if rule.severity is Severity.NOTE} == {
         "cfg.nodes", "cfg.tensor-nodes", "env.ifname-guess", "env.old-name", "env.port-ephemeral", "k8s.shm",

@@ -93,6 +93,7 @@ def test_a_hostname_is_the_masters_where_the_batch_body_fills_it_in() -> None:
 
 def test_a_name_that_is_like_no_other_or_too_short_to_tell_is_left_alone() -> None:
     assert told("NCCL_NO_SUCH_SWITCH_OF_OURS=1\nNCCL_NT=1\n", Kind.ENV) == []
+    assert told("NCCL_ALG=Ring\n", Kind.ENV) == ["env.unknown-name"]
 
 
 def test_a_comment_behind_a_value_is_no_part_of_it() -> None:
@@ -128,13 +129,52 @@ def test_ports_are_published_in_vain_on_dockers_own_networks_only(network: str) 
 
 def test_gpus_that_cannot_be_counted_are_not_held_against_processes() -> None:
     text = "CUDA_VISIBLE_DEVICES={} torchrun --nproc-per-node 8 train.py\n"
-    assert told(text.format("0,1")) == ["env.cuda-devices"]
+    assert told(text.format("0,1")) == told(f"env A=1 {text.format('0,1')}") == ["env.cuda-devices"]
     assert told(text.format("$GPUS")) == told(text.format("all")) == []
 
 
 def test_only_infiniband_as_the_one_network_contradicts_that_it_is_off() -> None:
     assert told("NCCL_IB_DISABLE=1\nNCCL_NET=ib\n", Kind.ENV) == ["env.contradiction"]
     assert told("NCCL_IB_DISABLE=1\nNCCL_NET=Socket\n", Kind.ENV) == []
+
+
+@pytest.mark.parametrize(("adapters", "rules"), [("mlx5_0", ["env.contradiction"]), ("", []), ("$HCAS", [])])
+def test_adapters_that_are_not_named_contradict_nothing(adapters: str, rules: list[str]) -> None:
+    assert told(f"NCCL_IB_DISABLE=1\nNCCL_IB_HCA={adapters}\n", Kind.ENV) == rules
+
+
+@pytest.mark.parametrize(
+    ("written", "instead"),
+    [
+        ("ntasks_per_node", ["--ntasks-per-node"]),
+        ("ntask_per_node", ["--ntasks-per-node"]),
+        ("no_such_option", []),
+    ],
+)
+def test_an_option_that_slurm_has_is_told_instead(written: str, instead: list[str]) -> None:
+    text = f"#!/bin/bash\n#SBATCH --{written}=8\nsrun hostname\n"
+    assert [one.instead for one in lint([read("x", Kind.SBATCH, text.encode())])] == instead
+
+
+def test_the_number_of_a_node_is_filled_in_early_for_other_things_than_ranks() -> None:
+    text = (
+        "#!/bin/bash\n#SBATCH --nodes=2 --ntasks-per-node=1\nsrun torchrun --nnodes 2 --nproc-per-node 8 "
+        "--master-addr node0 --{} $SLURM_NODEID train.py\n"
+    )
+    assert told(text.format("node-rank"), Kind.SBATCH) == ["slurm.rank-in-batch"]
+    assert told(text.format("node-rank $MINE --log-dir"), Kind.SBATCH) == []
+
+
+@pytest.mark.parametrize(
+    ("nodes", "rules"),
+    [
+        ("--nnodes 2 --rdzv-backend c10d --rdzv-endpoint node0:29500", ["torch.rdzv-id"]),
+        ("--nnodes 2 --node-rank 1 --master-addr node0", []),
+        ("--nnodes 1 --rdzv-backend c10d --rdzv-endpoint localhost:0", []),
+    ],
+)
+def test_nodes_that_meet_by_id_need_the_same(nodes: str, rules: list[str]) -> None:
+    assert told(f"torchrun {nodes} --rdzv-id $RANDOM train.py\n") == rules
 
 
 def test_variables_stay_behind_with_deepspeeds_pdsh_alone() -> None:

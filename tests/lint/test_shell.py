@@ -9,7 +9,7 @@ import pytest
 
 from netdoctor.lint import options
 from netdoctor.lint.launches import launches
-from netdoctor.lint.syntax import parse
+from netdoctor.lint.syntax import SNAPSHOTS_MOST, parse
 from netdoctor.lint.values import Script
 
 NAMES = ("A", "B", "C", "N", "M", "L")
@@ -166,6 +166,8 @@ def test_values_are_what_bash_says(seed: int) -> None:
         ("A=x; if true; then A=y; fi; show 1 $A", None),
         ("A=0; { A=1; }; show 1 $A", ["1"]),
         ("A=0; { A=1; } & show 1 $A", ["0"]),
+        ("A=0; { A=1; } > log; show 1 $A 2>&1", ["1"]),
+        ("A=0; for A in 1 2; do show 1 $A; done", None),
         ("N=3; show 1 $((N + 1)) $(($N * 2)) $((${N}))", ["4", "6", "3"]),
         ("show 1 $((999999998 + 1))", ["999999999"]),
         ("show 1 $((999999999 + 1))", None),
@@ -196,6 +198,11 @@ def test_a_value_is_known_where_the_script_settles_it(line: str, words: list[str
 )
 def test_set_exports_what_is_assigned_behind_it(before: str, exported: bool) -> None:
     assert parse(f"{before}; A=x").assignments[0].exported is exported
+
+
+def test_few_copies_of_a_long_scripts_variables_are_kept() -> None:
+    script = parse("export A=1\n" + "echo\nrun\n" * (SNAPSHOTS_MOST + 1))
+    assert [one.name for one in script.commands if one.environment] == ["run"] * SNAPSHOTS_MOST
 
 
 def test_a_command_behind_a_blank_in_quotes_is_read_whole() -> None:

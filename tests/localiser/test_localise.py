@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from netdoctor.facts.localisation import Certainty, Decision, Kind, PairSample, Side
 from netdoctor.localise import decode
+from netdoctor.localise.hypotheses import Hypothesis, rarity
 from netdoctor.localise.noise import mode
 from netdoctor.localise.samples import read
 from netdoctor.localise.search import searches
@@ -117,7 +118,9 @@ def test_a_second_slow_run_of_the_pair_names_the_path() -> None:
     a, b = rounds[1].pairs[0]
     samples = samples_of(nodes, lambda u, v: 0.5 if {u, v} == {a, b} else 1.0)
     again = [PairSample(a, b, 5.1, "out", None, 3), PairSample(a, b, 4.9, "in", None, 3)]
-    assert targets(decode(samples + again)) == [(f"{a}<->{b}", Side.BOTH)]
+    decision = decode(samples + again)
+    assert targets(decision) == [(f"{a}<->{b}", Side.BOTH)]
+    assert set(decision.exonerated) == set(nodes) - {a, b}
     fine = [replace(s, value_gbyte_s=10.0) for s in again]
     assert decode(samples + fine).clean
 
@@ -288,6 +291,20 @@ def test_two_leaves_cannot_tell_whose_uplink_it_is() -> None:
     assert not outcome.blamed
     assert {c.kind for tie in outcome.decision.undecided for c in tie.between} == {Kind.UPLINK}
     assert all(tie.pair is None for tie in outcome.decision.undecided)
+
+
+def test_a_leaf_and_its_uplink_are_told_apart_by_a_pair_below_it() -> None:
+    leaves = {"n0": "x", "n1": "x", "n2": "y", "n3": "y", "n4": "z", "n5": "z"}
+    runs = {("n0", "n2"): 5.0, ("n1", "n3"): 5.0, ("n2", "n4"): 10.0, ("n3", "n5"): 10.0, ("n4", "n5"): 10.0}
+    samples = [PairSample(a, b, rate, way) for (a, b), rate in runs.items() for way in ("out", "in")]
+    (tie,) = decode(samples, leaves=leaves).undecided
+    assert {c.kind for c in tie.between} == {Kind.LEAF, Kind.UPLINK}
+    assert tie.pair == ("n0", "n1")
+
+
+def test_a_path_on_one_rail_is_as_rare_on_each() -> None:
+    whole, first, second = (rarity(Hypothesis(Kind.PATH, 0, 1, rail=rail), 8) for rail in (-1, 0, 1))
+    assert whole < first == second
 
 
 # -- properties --------------------------------------------------------------------------------------------

@@ -190,8 +190,9 @@ def test_a_verdict_further_from_ready_is_worse() -> None:
     assert not diff(open_, ready).is_worse
 
 
-def told(before: Report, now: Report) -> list[str]:
-    shown = changes.text(diff(before, now), before, now, names=("old.json", "new.json"), width=100)
+def told(before: Report, now: Report, runs: int = 1) -> list[str]:
+    names = ("old.json", "new.json")
+    shown = changes.text(diff(before, now), before, now, runs=runs, names=names, width=100)
     return shown.splitlines()
 
 
@@ -210,6 +211,11 @@ def test_what_changed_on_nodes_comes_before_what_broke_there() -> None:
     assert [line.split()[0] for line in back if "[healed]" in line][:1] == ["BETTER"]
     assert back[-1] == "not worse, exit 0"
     assert "nothing changed" in "".join(told(good, good))
+
+
+@pytest.mark.parametrize(("runs", "end"), [(1, "profile full"), (3, "profile full, newest of 3 runs")])
+def test_the_older_side_says_how_many_runs_it_has(runs: int, end: str) -> None:
+    assert told(sample_report(), sample_report(), runs)[0].endswith(f"NOT READY   {end}")
 
 
 def test_json_has_all_of_it_and_many_values_are_one_line() -> None:

@@ -5,6 +5,7 @@ import json
 import re
 import shlex
 from collections import Counter
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -23,7 +24,18 @@ from netdoctor.report.formats.nagios import render as nagios
 from netdoctor.report.formats.prom import render as prom
 from netdoctor.report.formats.sarif import render as sarif
 from netdoctor.report.formats.text import render as text
-from netdoctor.report.model import Counts, Gap, Matrix, MeasureRecord, Report, Verdict
+from netdoctor.report.model import (
+    Against,
+    Counts,
+    Gap,
+    Healed,
+    Matrix,
+    MeasureRecord,
+    Note,
+    Report,
+    Suppressed,
+    Verdict,
+)
 from tests.report import strict
 from tests.report.build import STATUS, sample_report
 
@@ -178,6 +190,17 @@ def test_junit_folds_large_clusters() -> None:
     assert len(strict.junit(junit(sample_report("ready", nodes=64)))) == 64 * 40 + 1
 
 
+@pytest.mark.parametrize(("fail_on", "outcome"), [("fail", "skipped"), ("warn", "failure")])
+def test_junit_folds_a_warning_beside_a_blocked_node(fail_on: str, outcome: str) -> None:
+    report = sample_report("ready")
+    report = dataclasses.replace(
+        report,
+        verdict=dataclasses.replace(report.verdict, fail_on=fail_on),
+        matrix=Matrix(checks=("time.skew",), nodes=report.matrix.nodes, cells=("!b..",)),
+    )
+    assert strict.junit(junit(report, by="check"))["time", "time.skew: time.skew is as expected."] == outcome
+
+
 def test_junit_names_no_nodes_where_a_skip_holds_on_all_of_them() -> None:
     root = ET.fromstring(junit(sample_report("ready", nodes=1), by="check"))
     assert [e.get("message") for e in root.iter("skipped")] == ["the node has no MIG device"]
@@ -199,6 +222,28 @@ def test_markdown_has_verdict_causes_and_table() -> None:
     assert "### \\[1\\] FAIL gpu-a03 drops connections" in shown
     assert "```sh\nnetdoctor scan --last --only net.ports --node gpu-a03\n```" in shown
     assert "| blocked | bandwidth | 3 | by \\[1\\] |" in shown
+
+
+TROUBLE: dict[str, Any] = {"key": "k", "status": "fail", "title": "was slow", "checks": ("net.mtu",)}
+ACCEPTED = Suppressed(
+    **TROUBLE, fingerprint="f", nodes="n", node_list=("n",), reason="r", until=None, place="netdoctor.toml:1"
+)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"notes": (Note(level="info", text="the end"),)},
+        {"baseline": Against(name="b", runs=1, finished="", healed=(Healed(**TROUBLE),))},
+        {"suppressed": (ACCEPTED,)},
+        {},
+    ],
+    ids=lambda more: next(iter(more), "nothing"),
+)
+def test_markdown_ends_with_the_verdict_in_a_paragraph_of_its_own(more: dict[str, Any]) -> None:
+    *_, remarks, verdict = markdown(dataclasses.replace(sample_report(), **more)).split("\n\n")
+    assert verdict == "NOT READY, exit 1, 11.8 s\n"
+    assert remarks.startswith("- ") == bool(more)
 
 
 @pytest.mark.parametrize(("status", "word"), [("unknown", "try"), ("fail", "settle")])

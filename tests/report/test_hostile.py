@@ -79,11 +79,6 @@ def test_text_in_colour_has_only_our_escape_codes(attack: str) -> None:
     assert_inert(re.sub(r"\x1b\[(?:0|2|1|3[1235];1)m", "", shown))
 
 
-@hostile
-def test_text_for_terminals_without_unicode(attack: str) -> None:
-    assert text(report_with("filled", attack), ascii=True, verbosity=2).isascii()
-
-
 @shaped
 @hostile
 def test_short(shape: str, attack: str) -> None:

@@ -207,6 +207,19 @@ def test_a_thousand_nodes_fold(differ: bool) -> None:
     assert ("gpu-a0001" if differ else "gpu-a[0700-0731]") in shown
 
 
+def test_evidence_stands_below_its_own_cause() -> None:
+    report = with_evidence(sample_report())
+    (_, *articles) = render(report).split("<article")
+    numbers = [n for n, article in enumerate(articles, 1) if "evidence: 1 item" in article]
+    assert numbers == [report.results[0].cause]
+
+
+def test_an_all_reduce_that_moved_nothing_is_drawn() -> None:
+    nothing = MeasureRecord(name="bw.allreduce.busbw.1024", target="cluster", value=0.0, unit="GB/s")
+    shown = Reader(render(dataclasses.replace(sample_report(), measures=(nothing,))))
+    assert any("busbw at most 0 GB/s" in text for text in shown.of("desc"))
+
+
 def test_ready_has_no_section_without_content() -> None:
     shown = Reader(render(sample_report("ready")))
     assert shown.of("h1") == ["READY"]

@@ -224,7 +224,9 @@ def test_ten_causes_then_a_count() -> None:
     report = sample_report("not_ready")
     causes = tuple(dataclasses.replace(report.causes[1], id=n) for n in range(1, 18))
     report = dataclasses.replace(report, causes=causes)
-    assert "\nand 7 more: --all\n" in render(report)
+    assert "\nand 7 more: --all\n\n" in (shown := render(report))
+    assert "\n\n\n" not in shown
+    assert "\nand 7 more: --all\n\nNOT READY, exit 1" in render(report, verbosity=-1)
     assert "[17]" in render(report, all_causes=True)
     assert "[11]" not in render(report).split("next ")[0]
 

@@ -62,8 +62,6 @@ def _entries(data: Mapping[str, Any], file: str) -> Iterator[Word]:
         if name == "_":
             continue
         fields = {**shared, **row}
-        if "kind" in row and "by" not in row and row["kind"] != shared.get("kind"):
-            fields.pop("by", None)
         fields["what"] = fields.pop("is", "")
         lists = {
             key: tuple(fields[key]) for key in ("also", "allowed", "wrong", "checks", "see") if key in fields

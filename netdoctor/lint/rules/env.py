@@ -544,7 +544,7 @@ def env_contradiction(settings: Settings) -> Iterator[Found]:
     Right:
         NCCL_IB_HCA=mlx5_0
     """
-    certain = [item for item in settings.items if item.exported and item.value.text]
+    certain = [item for item in settings.items if item.value.text]
     names = [item.name for item in certain]
     off = next((i for i in certain if i.name == "NCCL_IB_DISABLE" and nccl.param(i.value.text, 0) != 0), None)
     if off is None or names.count("NCCL_IB_DISABLE") > 1 or settings.file.kind in (Kind.SHELL, Kind.SBATCH):

@@ -267,10 +267,8 @@ def slurm_option(shell: Shell) -> Iterator[Found]:
                 continue
             if any(name.startswith(written[1]) for name in every):  # getopt takes what is unique
                 continue
-            close = difflib.get_close_matches(written[1], every, n=1, cutoff=0.88)
-            if "_" in written[1] and one.name in every:
-                close = [one.name]
-            elif not close or close[0].startswith(written[1]):
+            close = difflib.get_close_matches(written[1].replace("_", "-"), every, n=1, cutoff=0.88)
+            if not close or close[0].startswith(written[1]):
                 continue
             text = f"{program} has no option --{written[1]}: the job is not started"
             yield Found(one.position, text, f"--{close[0]}")

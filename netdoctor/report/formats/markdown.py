@@ -75,14 +75,10 @@ def _lines(report: Report, all_causes: bool) -> Iterator[str]:
         yield ""
     yield escape(summary.counts_line(report))
     yield ""
-    for line in summary.accepted(report):
-        yield f"- accepted: {escape(line)}"
-    for line in summary.healed(report):
-        yield f"- healed: {escape(line)}"
-    for note in report.notes:
-        yield f"- note: {escape(note.text)}"
-    if report.notes or report.suppressed:
-        yield ""
+    remarks = [f"- accepted: {escape(line)}" for line in summary.accepted(report)]
+    remarks += [f"- healed: {escape(line)}" for line in summary.healed(report)]
+    remarks += [f"- note: {escape(note.text)}" for note in report.notes]
+    yield from [*remarks, ""] if remarks else ()
     took = fmt.seconds(report.run.duration_ms)
     yield f"{escape(summary.verdict(report))}, exit {report.verdict.exit_code}, {took}"
 

@@ -44,15 +44,13 @@ def render(
     color: bool = False,
     verbosity: int = 0,
     all_causes: bool = False,
-    ascii: bool = False,
 ) -> str:
     """Return the text report, ending in a newline.
 
     verbosity: -1 causes and the last line only; 1 also why, every node and what passed; 2 also evidence and
-    times. all_causes: more than ten. color: ANSI on statuses and verdict. ascii: text that came from
-    elsewhere and is not ASCII is written as ``\\u00e9`` (our own is ASCII anyway).
+    times. all_causes: more than ten. color: ANSI on statuses and verdict.
     """
-    page = _Page(report, max(width, NARROWEST), color, verbosity, all_causes, ascii)
+    page = _Page(report, max(width, NARROWEST), color, verbosity, all_causes)
     lines = page.lines(evidence_lines=5)
     # Up to three causes fit one screen at any size: less of what was seen, never less of what to do. More of
     # them do not fit, and are no longer each. Figures of bandwidth, which only those get who asked for them,
@@ -67,22 +65,19 @@ def render(
 
 def cause_text(report: Report, cause: Cause, *, width: int = WIDTH, evidence_lines: int = 20) -> str:
     """Return one cause's block, without colour, for formats that embed it."""
-    page = _Page(report, width, False, 0, True, False)
+    page = _Page(report, width, False, 0, True)
     return "\n".join(page.cause(cause, evidence_lines))
 
 
 class _Page:
     """One rendering: the options and the lines they lead to."""
 
-    def __init__(
-        self, report: Report, width: int, color: bool, verbosity: int, all_causes: bool, ascii: bool
-    ) -> None:
+    def __init__(self, report: Report, width: int, color: bool, verbosity: int, all_causes: bool) -> None:
         self.report = report
         self.width = width
         self.color = color
         self.verbosity = verbosity
         self.all_causes = all_causes
-        self.ascii = ascii
         self.index = Index(report)
         self.fold_limit = fmt.FOLD_LIMIT if verbosity < 1 else None
 
@@ -96,8 +91,6 @@ class _Page:
             text, style = part if isinstance(part, tuple) else (part, "")
             if not text.isprintable():  # everything was cleaned before; this is the second lock
                 text = "".join(char if char.isprintable() else REPLACEMENT for char in text)
-            if self.ascii:
-                text = text.encode("ascii", "backslashreplace").decode("ascii")
             styled.append(f"\x1b[{style}m{text}\x1b[0m" if self.color and style and text else text)
         return "".join(styled).rstrip(" ")
 
