@@ -137,10 +137,7 @@ def main() -> None:
     parser.add_argument("--to", type=Path, default=ROOT / "docs" / "screens")
     folder = parser.parse_args().to
     folder.mkdir(parents=True, exist_ok=True)
-    shots = [
-        (name, application(opened(report)), size, keys)
-        for name, (report, size, keys) in SHOTS.items()
-    ]
+    shots = [(name, application(opened(report)), size, keys) for name, (report, size, keys) in SHOTS.items()]
     shots += [
         ("live", live(), WINDOW, []),
         ("rerun", rerun(), SMALL, []),

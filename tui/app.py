@@ -106,10 +106,10 @@ class NetdoctorApp(Stage, inherit_bindings=False):
         *,
         begin: Request | None = None,
         box: bool = False,
-        typed: str = "",
+        keys: str = "",
         **options: Any,
     ) -> None:
-        """begin: what to scan at once. box: frames of box characters, see glyphs. typed: keys that came
+        """begin: what to scan at once. box: frames of box characters, see glyphs. keys: those that came
         before. options: those of Stage.
         """
         super().__init__(state, **options)
@@ -119,7 +119,7 @@ class NetdoctorApp(Stage, inherit_bindings=False):
         self.signal = 0  # the number of the signal that ended it, 0 for none
         # Typed before what it is meant for could take it.
         self.early: list[events.Event] = [
-            events.Key(_character_to_key(one), one) for one in typed.replace("\n", "\r")
+            events.Key(_character_to_key(one), one) for one in keys.replace("\n", "\r")
         ]
 
     # Life

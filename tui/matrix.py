@@ -28,7 +28,7 @@ class MatrixView(Pane, can_focus=True, inherit_bindings=False):
     """Rows of letters under a head of three lines, or one letter per node in the overview.
 
     Letters live in one bytes object that is replaced as a whole; `update` says which rows it changed, and
-    only those in sight are drawn again. The cursor is a node and a check, not a place.
+    only those in sight are drawn again. The cursor is a node and a check, not a spot on the screen.
     """
 
     class Moved(Message):
@@ -428,7 +428,7 @@ class MatrixView(Pane, can_focus=True, inherit_bindings=False):
         return min(blocks, 8) * BLOCK if self.size.width < 140 else blocks * BLOCK
 
     def _overview_place(self, line: int) -> tuple[int, int]:
-        """(column, line in sight) of the node drawn at a place."""
+        """(column, line in sight) of the node drawn at a spot on the screen."""
         across = self._across()
         n = line % across
         return self._stub + n + n // BLOCK, line // across + 1 - round(self.scroll_y)
@@ -464,24 +464,24 @@ class MatrixView(Pane, can_focus=True, inherit_bindings=False):
     # Mouse
 
     def on_click(self, event: events.Click) -> None:
-        place = event.get_content_offset(self)
-        if not self.rows or place is None:
+        point = event.get_content_offset(self)
+        if not self.rows or point is None:
             return
         if self.zoom == "overview":
-            n = place.x - self._stub
+            n = point.x - self._stub
             n -= n // (BLOCK + 1)
-            position = (place.y - 1 + round(self.scroll_y)) * self._across() + n
-            if place.y > 0 and 0 <= n < self._across() and 0 <= position < len(self.rows.order):
+            position = (point.y - 1 + round(self.scroll_y)) * self._across() + n
+            if point.y > 0 and 0 <= n < self._across() and 0 <= position < len(self.rows.order):
                 self._clicked(self.rows.order[position], self.column, event)
             return
-        x = place.x + round(self.scroll_x)
+        x = point.x + round(self.scroll_x)
         columns = self.layout_plan.columns
         column = max((n for n, c in enumerate(columns) if c.x <= x), default=-1)
-        if place.y < HEAD:
+        if point.y < HEAD:
             if column >= 0:
                 self.post_message(self.HeadClicked(self.cells.checks[columns[column].checks[0]]))
             return
-        line = place.y - HEAD + round(self.scroll_y)
+        line = point.y - HEAD + round(self.scroll_y)
         if line < len(self.rows):
             self._clicked(self.rows.members(line)[0], column, event)
 

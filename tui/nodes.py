@@ -66,14 +66,14 @@ def page(known: Known, cells: Cells, name: str, width: int, *, every: bool = Fal
 
 def _facts(report: Report, name: str, width: int) -> list[Line]:
     lines = [line((" facts", "label"), ("   * differs from most nodes", "dim"))]
-    alike: list[Line] = []
+    usual_lines: list[Line] = []
     facts = next((t.facts for t in report.targets if t.id == name), {})
     for fact, value in facts.items():
         given = _fact(fact, value)
         every = Counter(_fact(fact, t.facts[fact]) for t in report.targets if fact in t.facts)
         typical, times = every.most_common(1)[0]
         odd = fact != "hostname" and given != typical and times * 2 > every.total()
-        (lines if odd else alike).append(
+        (lines if odd else usual_lines).append(
             line(
                 (" * " if odd else "   ", "warn"),
                 (f"{fmt.plain(fact, 14):<14} ", "label"),
@@ -84,7 +84,7 @@ def _facts(report: Report, name: str, width: int) -> list[Line]:
             lines.append(line((f"   {'':<14} most: {fit(typical, width - 24).rstrip()}", "dim")))
     if not facts:
         lines.append(line(("   none known", "dim")))
-    return lines + alike
+    return lines + usual_lines
 
 
 def _fact(name: str, value: object) -> str:

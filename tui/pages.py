@@ -61,8 +61,8 @@ def header(state: State, width: int, now: float, spinner: str = "") -> Line:
         gap = max(width - 14 - width_of(what) - len(right) - 1, 1)
         return line((" RE-RUNNING ", "chip.head"), "  ", what, " " * gap, right, fill="band.head")
     verdict, causes = state.verdict, len(state.report.causes) if state.report else 0
-    said = f" {fmt.number(causes, 'cause')}" if causes else ""
-    said += f" +{len(state.log)} log" if state.log and state.report else ""
+    count = f" {fmt.number(causes, 'cause')}" if causes else ""
+    count += f" +{len(state.log)} log" if state.log and state.report else ""
     nodes = fmt.number(len(state.cells.nodes), "node")
     when = _now(state, spinner) if state.scanning else _then(state, now)
     sizes = f"{nodes}, {fmt.number(len(state.cells.checks), 'check')}"
@@ -78,15 +78,15 @@ def header(state: State, width: int, now: float, spinner: str = "") -> Line:
     ]
     chip = f" {verdict} "
     for name, size, right in ways:
-        room = width - width_of(f"{chip}{said}{size}{right}") - (10 if name else 7)
+        room = width - width_of(f"{chip}{count}{size}{right}") - (10 if name else 7)
         if room >= min(width_of(name), 12):
             break
     # The end of a path says more than its beginning.
     name = name if width_of(name) <= room else f"..{name[-(room - 2) :]}"
     rest = "   ".join(filter(None, (name, size, right)))
     look = VERDICT_STYLES.get(verdict, "head")
-    gap = max(width - width_of(f"{chip}{said}{rest}") - 2, 2)
-    return line((chip, f"chip.{look}"), " ", said, " " * gap, rest, fill=f"band.{look}")
+    gap = max(width - width_of(f"{chip}{count}{rest}") - 2, 2)
+    return line((chip, f"chip.{look}"), " ", count, " " * gap, rest, fill=f"band.{look}")
 
 
 def _now(state: State, spinner: str) -> str:
@@ -299,8 +299,8 @@ def cause(known: Known, item: Cause, width: int) -> list[Line]:
     first, *more = wrap(describe.title(item), width - start - 1)
     lines = [line(head, status_span(item.status), "  ", (first, "head"))]
     lines += [line(" " * start, (text, "head")) for text in more[:3]]
-    about = f"{describe.cause_nodes(known.report, item)}  {check}"
-    lines += [line(" " * start, (fit(about, width - start - 1).rstrip(), "dim")), Line()]
+    nodes = f"{describe.cause_nodes(known.report, item)}  {check}"
+    lines += [line(" " * start, (fit(nodes, width - start - 1).rstrip(), "dim")), Line()]
     lines += [*_fixes(known, item, width), *_verify(known, item, width), Line()]
     wide = width >= TWO_COLUMNS
     left = width - 42 if wide else width

@@ -487,7 +487,7 @@ class Stage(App[None], inherit_bindings=False):
         if view == "causes" and self.known is not None and self.known.listed:
             return "causes, worst first"
         if self.turned is not None:
-            more = f"   {self.turned.alike} alike on all nodes: a shows them" if self.turned.alike else ""
+            more = f"   {self.turned.folded} alike on all nodes: a shows them" if self.turned.folded else ""
             return f"checks x nodes{more}"
         if view == "matrix":
             return f"nodes x checks   {len(self.matrix.rows.order)} x {len(cells.checks)}"

@@ -16,7 +16,7 @@ from netdoctor.tui.where import Spot
 NODES_MOST = 20
 CELL_LEAST, CELL_MOST = 3, 12
 ROOM_LEAST, REFS = 28, 9  # for the family and the name of a check; for the numbers of causes
-TITLE_LEAST, TITLE = 24, 36  # for what a check says, or nothing
+TITLE_LEAST, TITLE, TITLE_MOST = 24, 36, 56  # for what a check says: less is nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Turned:
     nodes: tuple[str, ...]  # columns from left to right
     left: int  # where the first cell begins
     step: int
-    alike: int  # how many checks have no row of their own
+    folded: int  # how many checks have no row of their own
 
     def near(self, cursor: Spot, way: str, page: int) -> Spot:
         """The next cell that way, a name in MOVES; the last one where there is none."""
@@ -70,75 +70,92 @@ def page(
     busy: Collection[int] = (),
     every: bool = False,
 ) -> Turned:
-    """Checks down and nodes across. every: those that are alike on all nodes have a row, too."""
+    """Checks down and nodes across. every: those that are the same on all nodes have a row, too."""
     if not rows:
         return Turned([line("  ", rows.empty)], 0, (), (), 0, 1, 0)
     order = sorted(rows.order)
-    nodes = tuple(cells.nodes[n] for n in order)
     columns = columns_of(cells, rows.columns)
-    told = [c for c in columns if every or rows.columns is not None or _tells(cells, order, c)]
-    names = [fmt.plain(name, 60) for name in nodes]
-    longest = max(map(width_of, names), default=0)
-    step = min(max(longest, CELL_LEAST), CELL_MOST) + 1
-    while step > CELL_LEAST + 1 and ROOM_LEAST + step * len(nodes) + REFS > width:
-        step -= 1
-    longest = max((len(known.titles.get(cells.checks[c]) or "") for c in told), default=0)
-    left = min(width - step * len(nodes) - REFS, ROOM_LEAST + min(longest, TITLE + 20))
-    left = left if left >= ROOM_LEAST + TITLE_LEAST else ROOM_LEAST
-
-    def cell(node: int, letter: str, check: int | None) -> tuple[str, str]:
-        at = (
-            cursor is not None
-            and check is not None
-            and cursor == Spot(cells.checks[check], cells.nodes[node])
-        )
-        text = (letter if letter != "." or check is None else ".").center(step - 1)
-        return text, CELLS.get(letter, "") + ("+cursor" if at else "")
-
-    head: list[str | tuple[str, str]] = [" " * left]
-    for name, text in zip(nodes, names, strict=True):
-        shown = f"*{text}" if name in marks else text
-        shown = shown if width_of(shown) < step else shown[-(step - 1) :]
-        head += [
-            (fit(shown.center(step - 1), step - 1), "head" if cursor and cursor.node == name else "dim"),
-            " ",
-        ]
-    lines = [line(*head)]
+    checks = [c for c in columns if every or rows.columns is not None or _differs(cells, order, c)]
+    others = [c for c in columns if c not in set(checks)]
+    table = _Table(known, cells, order, checks, cursor, width)
+    lines = [table.head(marks)]
     family = ""
-    for c in told:
-        check = cells.checks[c]
-        first = cells.families[c] if cells.families[c] != family else ""
+    for c in checks:
+        lines.append(table.row(c, busy, first=cells.families[c] != family))
         family = cells.families[c]
-        name = check.partition(".")[2] or check
-        title = fmt.plain(known.titles.get(check) or "", 200)
-        label = f" {fit(fmt.plain(first, 9), 10)}"
-        parts: list[str | tuple[str, str]] = [(label, "label"), f"{fit(fmt.plain(name, 60), 15)} "]
-        parts.append((fit(title if left > ROOM_LEAST else "", left - 28) + " ", "dim"))
-        causes: dict[int, bool] = {}  # by their numbers, whether some node has it rather than waits for it
-        for node in order:
-            letter = "~" if node * len(cells.checks) + c in busy else cells.letter(node, c)
-            parts += [cell(node, letter, c), " "]
-            item = known.cause_of(check, cells.nodes[node]) if letter in BAD or letter == "b" else None
-            if item is not None:
-                causes[item.id] = causes.get(item.id, False) or letter != "b"
-        waits = "->" if causes and not any(causes.values()) else ""
-        parts.append((fit(waits + "".join(f"[{n}]" for n in causes), REFS - 1).rstrip(), "dim"))
-        lines.append(line(*parts, key=("check", check)))
-    alike = [c for c in columns if c not in set(told)]
-    if alike:
-        lines += [Line()] if told else []
-        for name in dict.fromkeys(cells.families[c] for c in alike):
-            mine = [c for c in alike if cells.families[c] == name]
-            label = f" {fit(fmt.plain(name, 9), 10)}{fmt.number(len(mine), 'check')}"
-            parts = [(fit(label, left), "dim")]
-            for node in order:
-                parts += [cell(node, worst(bytes(cells.row(node)[c] for c in mine)), None), " "]
-            lines.append(line(*parts))
-    checks = tuple(cells.checks[c] for c in told)
-    return Turned(lines, 1, checks, nodes, left, step, len(alike))
+    lines += [Line()] if checks and others else []
+    for name in dict.fromkeys(cells.families[c] for c in others):
+        lines.append(table.family(name, [c for c in others if cells.families[c] == name]))
+    nodes = tuple(cells.nodes[n] for n in order)
+    return Turned(
+        lines, 1, tuple(cells.checks[c] for c in checks), nodes, table.left, table.step, len(others)
+    )
 
 
-def _tells(cells: Cells, order: Sequence[int], check: int) -> bool:
+def _differs(cells: Cells, order: Sequence[int], check: int) -> bool:
     """Whether nodes differ, or something was found."""
     letters = {cells.letter(node, check) for node in order}
     return len(letters) > 1 or not letters.isdisjoint(BAD)
+
+
+class _Table:
+    """Where cells stand, and the lines."""
+
+    def __init__(
+        self,
+        known: Known,
+        cells: Cells,
+        order: Sequence[int],
+        checks: Sequence[int],
+        cursor: Spot | None,
+        width: int,
+    ) -> None:
+        self.known, self.cells, self.order, self.cursor = known, cells, order, cursor
+        names = max(width_of(fmt.plain(cells.nodes[n], 60)) for n in order)
+        room = (width - ROOM_LEAST - REFS) // len(order)
+        self.step = max(min(names, CELL_MOST, room - 1), CELL_LEAST) + 1
+        title = max((len(known.titles.get(cells.checks[c]) or "") for c in checks), default=0)
+        left = min(width - self.step * len(order) - REFS, ROOM_LEAST + min(title, TITLE_MOST))
+        self.left = left if left >= ROOM_LEAST + TITLE_LEAST else ROOM_LEAST
+
+    def head(self, marks: Collection[str]) -> Line:
+        """The names of the nodes, of long ones the ends."""
+        parts: list[str | tuple[str, str]] = [" " * self.left]
+        for name in (self.cells.nodes[n] for n in self.order):
+            text = ("*" if name in marks else "") + fmt.plain(name, 60)
+            text = text if width_of(text) < self.step else text[1 - self.step :]
+            here = self.cursor is not None and self.cursor.node == name
+            parts += [(fit(text.center(self.step - 1), self.step - 1), "head" if here else "dim"), " "]
+        return line(*parts)
+
+    def row(self, c: int, busy: Collection[int], *, first: bool) -> Line:
+        """A check. busy: indices of cells that are measured again. first: of its family."""
+        cells, check = self.cells, self.cells.checks[c]
+        title = fmt.plain(self.known.titles.get(check) or "", 200) if self.left > ROOM_LEAST else ""
+        parts: list[str | tuple[str, str]] = [
+            (f" {fit(fmt.plain(cells.families[c], 9) if first else '', 10)}", "label"),
+            f"{fit(fmt.plain(check.partition('.')[2] or check, 60), 15)} ",
+            (fit(title, self.left - ROOM_LEAST) + " ", "dim"),
+        ]
+        causes: dict[int, bool] = {}  # by their numbers, whether some node has it rather than waits for it
+        for node in self.order:
+            letter = "~" if node * len(cells.checks) + c in busy else cells.letter(node, c)
+            at = "+cursor" if self.cursor == (check, cells.nodes[node]) else ""
+            parts += [self._cell(letter, at), " "]
+            item = self.known.cause_of(check, cells.nodes[node]) if letter in BAD or letter == "b" else None
+            if item is not None:
+                causes[item.id] = causes.get(item.id, False) or letter != "b"
+        arrow = "->" if causes and not any(causes.values()) else ""
+        parts.append((fit(arrow + "".join(f"[{n}]" for n in causes), REFS - 1).rstrip(), "dim"))
+        return line(*parts, key=("check", check))
+
+    def family(self, name: str, checks: Sequence[int]) -> Line:
+        """Checks of a family that say the same of every node, in one line."""
+        label = f" {fit(fmt.plain(name, 9), 10)}{fmt.number(len(checks), 'check')}"
+        parts: list[str | tuple[str, str]] = [(fit(label, self.left), "dim")]
+        for node in self.order:
+            parts += [self._cell(worst(bytes(self.cells.row(node)[c] for c in checks))), " "]
+        return line(*parts)
+
+    def _cell(self, letter: str, at: str = "") -> tuple[str, str]:
+        return letter.center(self.step - 1), CELLS.get(letter, "") + at

@@ -31,7 +31,7 @@ def looks(widget: Widget) -> dict[str, Style]:
 
 
 def strip_of(spans: Sequence[tuple[str, str]], known: dict[str, Style], base: Style, width: int) -> Strip:
-    """The one place where text becomes cells."""
+    """The one point where text becomes cells."""
     nothing = Style.null()
     segments = []
     for text, styles in spans:
@@ -46,11 +46,11 @@ def strip_of(spans: Sequence[tuple[str, str]], known: dict[str, Style], base: St
 class Pane(ScrollView):
     """What has a frame, with a title above and a remark below."""
 
-    _said = ("", "")
+    _titles = ("", "")
 
     def title(self, above: str, below: str) -> None:
-        if (above, below) != self._said:  # Textual draws anew whatever it is given
-            self._said = (above, below)
+        if (above, below) != self._titles:  # Textual draws anew whatever it is given
+            self._titles = (above, below)
             # Content, as a string would be read as markup.
             self.border_title = Content(inert(above))
             self.border_subtitle = Content(inert(below))
@@ -245,14 +245,14 @@ class Page(Pane, can_focus=True, inherit_bindings=False):
         self.post_message(self.Moved())
 
     def on_click(self, event: events.Click) -> None:
-        place = event.get_content_offset(self)
-        index = self._index(place.y) if place is not None else len(self.lines)
-        if place is None or index >= len(self.lines):
+        point = event.get_content_offset(self)
+        index = self._index(point.y) if point is not None else len(self.lines)
+        if point is None or index >= len(self.lines):
             return
         stop = max((i for i in self._stops if i <= index), default=None)
         if stop is None or index - stop > 3:
             return
         again = stop == self.at and event.chain > 1
-        self._go(stop, place.x)
+        self._go(stop, point.x)
         if again:
             self.post_message(self.Opened())

@@ -154,7 +154,7 @@ def show(
     runner = ScanRunner(first, fields, path, met)
     if report is not None:
         runner.adopt(report)
-    box, typed = (args.glyphs == "box", "") if args.glyphs != "auto" else boxes()
+    box, keys = (args.glyphs == "box", "") if args.glyphs != "auto" else boxes()
     app = NetdoctorApp(
         opened(report, before) if report is not None else before,
         runner=runner,
@@ -164,7 +164,7 @@ def show(
         export_to_stdout=not sys.stdout.isatty(),
         light=_light(args.theme),
         box=box,
-        typed=typed,
+        keys=keys,
     )
     if base is not None:
         app.base, app.base_name, app.base_chosen = load(base), str(base), True

@@ -128,8 +128,8 @@ def _parsed(line: list[str], variables: dict[str, str]) -> tuple[dict[str, objec
 # A value for each kind of option; what is not here is a switch.
 VALUES = {name: OPTIONS[name].argv(value)[1] for name, value in EXAMPLES.items() if OPTIONS[name].rule}
 VALUES |= {
-    "json_detail": "all", "exit_style": "nagios", "color": "never", "theme": "dark", "glyphs": "box", "width": "70",
-    "output": "short", "suppress": "netdoctor.toml",
+    "json_detail": "all", "exit_style": "nagios", "color": "never", "theme": "dark", "width": "70",
+    "glyphs": "box", "output": "short", "suppress": "netdoctor.toml",
 }  # fmt: skip
 
 

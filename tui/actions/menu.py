@@ -41,10 +41,10 @@ def _columns(actions: Sequence[Action], width: int) -> list[Line]:
     every: list[Line] = []
     moves = [(spelled(keys[:2]), name.replace("-", " ")) for name, keys in MOVES]
     for purpose in PURPOSES:
-        own = [(spelled(a.keys), a.title) for a in actions if purpose_of(a) == purpose]
+        entries = [(spelled(a.keys), a.title) for a in actions if purpose_of(a) == purpose]
         every += [Line()] if every else []
         every.append(line((purpose, "head")))
-        for keys, title in [*(moves if purpose == PURPOSES[0] else ()), *own]:
+        for keys, title in [*(moves if purpose == PURPOSES[0] else ()), *entries]:
             first, *more = wrap(title, room - KEYS - 1)
             every.append(line((f"{fit(keys, KEYS)} ", "label"), first))
             every += [line(" " * (KEYS + 1) + piece) for piece in more]
