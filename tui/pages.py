@@ -118,26 +118,24 @@ def _clock(seconds: float) -> str:
 # Causes
 
 
-def banners(state: State, now: float) -> list[Line]:
+def banners(state: State, now: float, width: int) -> list[Line]:
     """What has to be known before anything else is read."""
     report = state.report
     if report is None:
         return []
-    found = []
+    texts = []
     if not report.run.complete:
         what = {"deadline": "the deadline ended the scan", "interrupt": "the scan was interrupted"}.get(
             report.run.ended_by, "the scan did not end by itself"
         )
-        left = report.verdict.counts.unknown
-        found.append(
-            line((f"  ! {what}: {fmt.number(left, 'result')} unknown (?), the rest is true", "warn"))
+        texts.append(
+            f"{what}: {fmt.number(report.verdict.counts.unknown, 'result')} unknown (?), the rest is true"
         )
     old = age_s(report, now)
     if old is not None and old > DAY_S:
-        found.append(line((f"  ! this report is {age_text(old)}: Ctrl-R scans again", "warn")))
-    for note in report.notes:
-        if note.level == "warn":
-            found.append(line((f"  ! {fmt.plain(note.text, 300)}", "warn")))
+        texts.append(f"this report is {age_text(old)}: Ctrl-R scans again")
+    texts += [fmt.plain(note.text, 300) for note in report.notes if note.level == "warn"]
+    found = [line((piece, "warn")) for text in texts for piece in wrap(text, width - 2, "    ", "  ! ")]
     accepted = summary.accepted(report)
     found += [line(("  accepted  ", "label"), (text, "dim")) for text in accepted[:MOST_ACCEPTED]]
     if len(accepted) > MOST_ACCEPTED:
@@ -148,7 +146,7 @@ def banners(state: State, now: float) -> list[Line]:
 def causes(state: State, known: Known, width: int, now: float, *, small: bool = False) -> list[Line]:
     """The causes, worst first, then one line per family, then what was noted. small: the causes alone."""
     report = known.report
-    lines = banners(state, now)
+    lines = banners(state, now, width)
     if lines:
         lines.append(Line())
     if not known.listed:
@@ -245,8 +243,8 @@ def _cause(known: Known, cause: Cause, width: int) -> list[Line]:
         remarks.append(f"blocks {fmt.number(cause.held, 'result')}")
     if cause.confidence not in ("certain", ""):
         remarks.append(fmt.plain(cause.confidence, 20))
-    text = fit("  ".join(filter(None, remarks)), width - start - 1).rstrip()
-    return [*lines, line(" " * start, (text, "dim")), Line()]
+    pieces = wrap("  ".join(filter(None, remarks)), width - start - 1)
+    return [*lines, *(line(" " * start, (piece, "dim")) for piece in pieces[:2]), Line()]
 
 
 def _families(known: Known, width: int) -> list[Line]:

@@ -25,16 +25,24 @@ SERVICE = "/etc/systemd/system/slurmd.service.d"
 
 
 def raise_limit(
-    host: HostFacts, item: str, value: str, in_script: str, session: Session | None, number: int | None = None
+    host: HostFacts,
+    item: str,
+    value: str,
+    in_script: str,
+    session: Session | None,
+    number: int | None = None,
+    *,
+    keeps: str = "",
 ) -> list[Fix]:
     """Fixes that raise a limit of login sessions, or of a raylet where the session is one of Ray's.
 
     item: limits.conf's name for it; value: in limits.conf's unit, or ``unlimited``; in_script: how a job
     raises it by itself, empty where the hard limit is in the way; number: what services and containers get,
-    no limit when left out.
+    no limit when left out; keeps: the hard limit, or ``infinity``, where that is high enough and stays.
     """
-    unit = f"Limit{item.upper()}={number or 'infinity'}"
-    flag = f"{item}={f'{number}:{number}' if number else '-1'}"
+    unit = f"Limit{item.upper()}={number or 'infinity'}" + (f":{keeps}" if keeps else "")
+    most = {"": str(number), "infinity": "-1"}.get(keeps, keeps)
+    flag = f"{item}={f'{number}:{most}' if number else '-1'}"
     itself = in_job("in the job script, where the hard limit allows it (logins stay as they are)", in_script)
     if host.container:
         larger = in_job(
@@ -43,6 +51,7 @@ def raise_limit(
         )
         return [itself, larger] if in_script else [larger]
     running = str(int(value) * _UNIT_BYTES.get(item, 1)) if value.isdecimal() else value
+    running = f"{running}:" if keeps else f"{running}:{running}"  # without a second one the hard limit stays
     if session is not None and session.transport == "ray":
         return _of_raylet(item, running, unit, f"ulimit {_ULIMIT[item]} {value}")
     # limits.conf(5): the wildcard does not reach root, a line of the user's own wins over it and over groups,
@@ -50,11 +59,12 @@ def raise_limit(
     # the limits of the sshd that runs, so there that one gets them.
     user = session.user if session is not None and is_host_name(session.user) else "root"
     file = f"{FOLDER}/zz-netdoctor-{item}.conf"
-    lines = " ".join(f"'{who} - {item} {value}'" for who in dict.fromkeys(("*", "root", user)))
+    kind = "soft" if keeps else "-"
+    lines = " ".join(f"'{who} {kind} {item} {value}'" for who in dict.fromkeys(("*", "root", user)))
     logins = run(
         "raise it for logins: PAM reads it from the file; where sshd does without PAM, in the sshd that runs",
         f"mkdir -p {FOLDER} && printf '%s\\n' {lines} > {file}",
-        f'sshd -T | grep -qix "usepam yes" || prlimit --pid $(pgrep -o -x sshd) --{item}={running}:{running}',
+        f'sshd -T | grep -qix "usepam yes" || prlimit --pid $(pgrep -o -x sshd) --{item}={running}',
         undo=f"rm -f {file}",
         root=True,
         effect="next login",
@@ -69,7 +79,7 @@ def raise_limit(
 
 
 def _of_raylet(item: str, value: str, unit: str, shell: str) -> list[Fix]:
-    """Workers of Ray have the limits of the raylet that starts them. value: in prlimit's unit.
+    """Workers of Ray have the limits of the raylet that starts them. value: as prlimit takes it.
 
     Above a hard limit that takes CAP_SYS_RESOURCE (setrlimit(2)), which root of a container mostly lacks.
     """
@@ -77,7 +87,7 @@ def _of_raylet(item: str, value: str, unit: str, shell: str) -> list[Fix]:
         run(
             "raise it for the raylet that runs, which takes CAP_SYS_RESOURCE; workers that it starts from "
             "then on have it",
-            f"for pid in $(pgrep -x raylet); do prlimit --pid $pid --{item}={value}:{value}; done",
+            f"for pid in $(pgrep -x raylet); do prlimit --pid $pid --{item}={value}; done",
             root=True,
             effect="next launch",
             persistent=False,

@@ -59,10 +59,8 @@ def host_nofile(
         # What every kernel starts with is no fault of the lab, and less was set by somebody.
         if soft >= LEAST and is_machine_limit(hosts, softs, node):
             continue
-        value, in_script = LARGE, ""
-        if hard is None or hard >= ADVISED:
-            value = min(LARGE, hard or LARGE)
-            in_script = f"ulimit -n {value}"
+        in_script = f"ulimit -n {min(LARGE, hard or LARGE)}" if hard is None or hard >= ADVISED else ""
+        keeps = "infinity" if hard is None else str(hard) if hard >= LARGE else ""
         session = (sessions or {}).get(node)
         spared = small <= soft
         whom = "; enough for so few gloo ranks, not for NCCL or data loaders with workers" if spared else ""
@@ -73,5 +71,5 @@ def host_nofile(
             observed=f"soft {soft}, hard {'unlimited' if hard is None else hard}",
             expected=f"at least {ADVISED}; {LARGE} for large jobs",
             seen=seen("ulimit -n", str(soft), "command"),
-            fixes=raise_limit(hosts[node], "nofile", str(value), in_script, session, LARGE),
+            fixes=raise_limit(hosts[node], "nofile", str(LARGE), in_script, session, LARGE, keeps=keeps),
         )

@@ -36,10 +36,25 @@ def test_the_job_can_raise_a_soft_limit() -> None:
     session, in_job = cause(judge(facts), "nofile-low").fixes
     assert in_job.commands[0].shell == "ulimit -n 65536"
     assert session.root
-    assert session.commands[1].shell.endswith("prlimit --pid $(pgrep -o -x sshd) --nofile=65536:65536")
+    # The hard limit is higher, and stays.
+    assert "'* soft nofile 65536'" in session.commands[0].shell
+    assert session.commands[1].shell.endswith("prlimit --pid $(pgrep -o -x sshd) --nofile=65536:")
     # The kernel's own hard limit is as much as is advised.
-    _, in_job = cause(judge({"n1": limits(nofile_soft=1024, nofile_hard=4096)}), "nofile-low").fixes
+    session, in_job = cause(judge({"n1": limits(nofile_soft=1024, nofile_hard=4096)}), "nofile-low").fixes
     assert in_job.commands[0].shell == "ulimit -n 4096"
+    assert "'* - nofile 65536'" in session.commands[0].shell
+    assert session.commands[1].shell.endswith("--nofile=65536:65536")
+
+
+@pytest.mark.parametrize(
+    ("hard", "flag"),
+    [(1048576, "65536:1048576"), (None, "65536:-1"), (4096, "65536:65536"), (65536, "65536:65536")],
+)
+def test_no_fix_lowers_a_hard_limit(hard: int | None, flag: str) -> None:
+    facts = {"n1": limits(nofile_soft=1024, nofile_hard=hard)}
+    boxed = {"n1": replace(hosts(1)["n1"], container="docker")}
+    _, larger = cause(judge(facts, boxed), "nofile-low").fixes
+    assert f"--ulimit nofile={flag} " in larger.commands[0].shell
 
 
 def test_a_low_hard_limit_needs_root() -> None:
