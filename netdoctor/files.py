@@ -7,9 +7,13 @@ import shlex
 import stat
 from dataclasses import dataclass
 from io import BufferedReader
+from itertools import islice
+
+from netdoctor.text import clean
 
 # As the kernel has it.
 LINKS_MAX = 40
+NEIGHBOURS_MAX = 5000
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -33,6 +37,35 @@ def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
             return file.read(limit + 1)
     finally:
         os.close(descriptor)
+
+
+def reason(error: Exception) -> str:
+    """What was wrong with a file that somebody named, and the name that he may have meant."""
+    name = getattr(error, "filename", None) if isinstance(error, FileNotFoundError) else None
+    text = clean(getattr(error, "strerror", None) or str(error))
+    return f"{text[:1].lower()}{text[1:]}{nearest_file(name) if name else ''}"
+
+
+def nearest_file(path: str | os.PathLike[str]) -> str:
+    """``; did you mean train.env?``: the file whose name is nearest; or the folder that is missing."""
+    from difflib import get_close_matches
+
+    folder, name = os.path.split(os.fspath(path))
+    if folder and not os.path.isdir(folder):
+        return f"; there is no folder {clean(folder, 200)}"
+    # The file itself may be among them, where it cannot be opened.
+    others = [one for one in names_in(folder or ".") if one != name]
+    found = (os.path.join(folder, one) for one in get_close_matches(name[:255], others, n=3))
+    return next((f"; did you mean {clean(path, 300)}?" for path in found if os.path.isfile(path)), "")
+
+
+def names_in(folder: str) -> list[str]:
+    """Names in a folder, of a large one some; none where it cannot be read."""
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.name for entry in islice(entries, NEIGHBOURS_MAX)]
+    except OSError:
+        return []
 
 
 @dataclass(frozen=True, slots=True)

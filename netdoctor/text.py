@@ -51,6 +51,14 @@ def clean(text: str | bytes, limit: int = 500) -> str:
     return text
 
 
+def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """``; did you mean --profile?``, or nothing where nothing is close. cutoff: how close, up to 1."""
+    import difflib
+
+    close = difflib.get_close_matches(word[:255], list(known), n=1, cutoff=cutoff)
+    return f"; did you mean {clean(close[0])}?" if close else ""
+
+
 def comma_words(text: str) -> tuple[str, ...]:
     """What stands between commas, each once."""
     return tuple(dict.fromkeys(word for part in text.split(",") if (word := part.strip())))

@@ -92,7 +92,15 @@ def _for_nagios(argv: Sequence[str]) -> bool:
     return "scan" in argv and styles[-1] == "nagios"
 
 
+def _spoken(argv: Sequence[str]) -> Sequence[str]:
+    """``help [COMMAND]`` and ``version``, which other tools have as commands, as options."""
+    if argv[:1] == ["help"]:
+        return [*argv[1:], "-h"]
+    return ["--version"] if list(argv) == ["version"] else argv
+
+
 def _run(argv: Sequence[str]) -> int:
+    argv = _spoken(argv)
     command = next((word for word in argv if not word.startswith("-")), None)
     _replace_closed()
     try:

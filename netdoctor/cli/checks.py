@@ -1,7 +1,6 @@
 """`netdoctor checks list` and `checks explain`: the catalogue, offline."""
 
 import argparse
-import difflib
 import itertools
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,7 +10,7 @@ from netdoctor.check import Check, Profile
 from netdoctor.cli.options import count
 from netdoctor.cli.parser import EXIT_BAD_INPUT, Listed, columns, fitting, hung
 from netdoctor.errors import InputError
-from netdoctor.text import clean, comma_words
+from netdoctor.text import clean, comma_words, did_you_mean
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -68,9 +67,8 @@ def _list(checks: dict[str, Check], selected: Sequence[str] | None, columns: int
     families = sorted({check.family for check in checks.values()})
     for family in selected or ():
         if family not in families:
-            sys.stderr.write(
-                f"netdoctor checks: no family {clean(family)!r}; there are: {', '.join(families)}\n"
-            )
+            hint = did_you_mean(family, families) or f"; there are: {', '.join(families)}"
+            sys.stderr.write(f"netdoctor checks: no family {clean(family)!r}{hint}\n")
             return EXIT_BAD_INPUT
     checks = {i: c for i, c in checks.items() if c.family in (selected or families)}
     width = max((len(i) for i in checks), default=0)
@@ -89,9 +87,8 @@ def _list(checks: dict[str, Check], selected: Sequence[str] | None, columns: int
 def _explain(checks: dict[str, Check], check_id: str, columns: int | None) -> int:
     check = checks.get(check_id)
     if check is None:
-        close = difflib.get_close_matches(check_id, checks, n=1, cutoff=0.4)
-        hint = f"did you mean {close[0]}?" if close else "see: netdoctor checks list"
-        sys.stderr.write(f"netdoctor checks: no check is called {clean(check_id)!r}; {hint}\n")
+        hint = did_you_mean(check_id, checks, 0.4) or "; see: netdoctor checks list"
+        sys.stderr.write(f"netdoctor checks: no check is called {clean(check_id)!r}{hint}\n")
         return EXIT_BAD_INPUT
     facts = ", ".join(f"{p.fact.__name__}{' of all nodes' if p.all_nodes else ''}" for p in check.needs)
     lines = [

@@ -4,9 +4,9 @@ import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from netdoctor.cli.parser import Joined, Listed, did_you_mean
+from netdoctor.cli.parser import Joined, Listed
 from netdoctor.errors import InputError
-from netdoctor.text import clean, comma_words
+from netdoctor.text import clean, comma_words, did_you_mean
 
 PREFIX = "NETDOCTOR_"
 # Of the lab, of what gate tells the command it starts, of our own tests, and a secret.

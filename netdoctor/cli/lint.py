@@ -1,7 +1,6 @@
 """`netdoctor lint`: launch scripts and configurations criticised, offline."""
 
 import argparse
-import difflib
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING
 from netdoctor.cli.options import count
 from netdoctor.cli.parser import EXIT_BAD_INPUT, Listed, columns, hung
 from netdoctor.errors import InputError
-from netdoctor.text import clean, comma_words, inert_line
+from netdoctor.text import clean, comma_words, did_you_mean, inert_line
 
 if TYPE_CHECKING:
     from netdoctor.lint.files import Read
@@ -170,9 +169,8 @@ def _select(
 def _matching_rules(name: str, known: Sequence[str]) -> list[str]:
     chosen = [rule for rule in known if rule == name or rule.startswith(f"{name}.")]
     if not chosen:
-        close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-        hint = f"did you mean {close[0]}?" if close else "see: netdoctor lint --list"
-        raise InputError(f"no rule is called {clean(name)!r}; {hint}")
+        hint = did_you_mean(name, known, 0.5) or "; see: netdoctor lint --list"
+        raise InputError(f"no rule is called {clean(name)!r}{hint}")
     return chosen
 
 
@@ -198,9 +196,8 @@ def _list(known: "dict[str, Rule]", width: int | None) -> int:
 
 def _explain(known: "dict[str, Rule]", name: str, width: int | None) -> int:
     if name not in known:
-        close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-        hint = f"did you mean {close[0]}?" if close else "see: netdoctor lint --list"
-        raise InputError(f"no rule is called {clean(name)!r}; {hint}")
+        hint = did_you_mean(name, known, 0.4) or "; see: netdoctor lint --list"
+        raise InputError(f"no rule is called {clean(name)!r}{hint}")
     rule = known[name]
     lines = [f"{rule.id} [{rule.severity}]: {rule.title}", ""]
     for head, text in (("what happens", rule.happens), ("write instead", rule.instead)):

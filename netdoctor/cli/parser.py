@@ -4,16 +4,16 @@ import argparse
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NoReturn
+
+from netdoctor.text import did_you_mean
 
 EXIT_BAD_INPUT = 2
 # For what is no verdict, with --exit-style nagios.
 NAGIOS_UNKNOWN = 3
 # What people type who know other tools, or look for a command below another one.
 CORRECTIONS = {
-    "netdoctor help": "netdoctor -h",
-    "netdoctor version": "netdoctor --version",
     "netdoctor report diff": "netdoctor diff",
     "netdoctor report tui": "netdoctor tui",
 }
@@ -165,14 +165,6 @@ class Parser(argparse.ArgumentParser):
         correction = CORRECTIONS.get(f"{self.prog} {value}")
         hint = f"; did you mean {correction}?" if correction else did_you_mean(str(value), known)
         self.error(f"no command is called {value!r}{hint or every}")
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``; did you mean --profile?``, or nothing where nothing is close."""
-    import difflib
-
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {close[0]}?" if close else ""
 
 
 def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from netdoctor.errors import DeadlineReached, InputError
-from netdoctor.files import read_regular
+from netdoctor.files import nearest_file, read_regular
 from netdoctor.report import LAST
 from netdoctor.text import clean
 
@@ -45,7 +45,7 @@ def saved_report(words: "Sequence[str] | None") -> Path | None:
         return None
     word = words[0]
     if not os.path.lexists(word):
-        raise InputError(f"--facts {clean(word, 200)}: no such file or folder")
+        raise InputError(f"--facts {clean(word, 200)}: no such file or folder{nearest_file(word)}")
     if first_byte(Path(word)) not in (b"{", b""):
         raise InputError(
             f"--facts {clean(word, 200)}: it has no line of netdoctor facts and is no saved report; write it "

@@ -1,7 +1,6 @@
 """Where checks come from, and which of them run in which order."""
 
 import contextlib
-import difflib
 import fnmatch
 import graphlib
 import hashlib
@@ -23,7 +22,7 @@ from netdoctor.facts.host import FILED, MEET
 from netdoctor.files import require_own
 from netdoctor.measure.declare import EXPERIMENTS
 from netdoctor.measure.declare import ordered as ordered_experiments
-from netdoctor.text import clean
+from netdoctor.text import clean, did_you_mean
 
 ENTRY_POINTS = "netdoctor.checks"
 # What modules of --checks-dir are called.
@@ -196,9 +195,8 @@ def need_families(checks: Mapping[str, Check], families: Iterable[str]) -> None:
     known = {check.family for check in checks.values()}
     for family in families:
         if family not in known:
-            raise InputError(
-                f"--require {clean(family, 40)}: no checks are called so; take of: {', '.join(sorted(known))}"
-            )
+            hint = did_you_mean(family, known) or f"; take of: {', '.join(sorted(known))}"
+            raise InputError(f"--require {clean(family, 40)}: no checks are called so{hint}")
 
 
 def select(
@@ -219,8 +217,7 @@ def select(
     for pattern in [*only, *skip, *also]:
         if not fnmatch.filter(checks, pattern):
             family = [f"{pattern}.*"] if fnmatch.filter(checks, f"{pattern}.*") else []
-            close = family or difflib.get_close_matches(pattern, checks, n=1, cutoff=0.5)
-            hint = f"; did you mean {close[0]}?" if close else "; see: netdoctor checks list"
+            hint = did_you_mean(pattern, family or checks, 0.5) or "; see: netdoctor checks list"
             raise InputError(f"no check is called {pattern!r}{hint}")
     chosen = []
     for check in ordered(checks.values()):

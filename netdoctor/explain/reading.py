@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from netdoctor.errors import InputError
+from netdoctor.files import nearest_file
 from netdoctor.text import clean
 
 BLOCK = 1 << 20
@@ -84,8 +85,8 @@ def _logs_of(name: str) -> Iterator[Log]:
             yield from _logs_of(path) if os.path.isdir(path) else [Log(path, path)]
     else:
         raise InputError(
-            f"explain log: {clean(name)}: no such file; "
-            "name a log, a folder, a pattern in quotes, or - to read stdin"
+            f"explain log: {clean(name)}: no such file"
+            + (nearest_file(name) or "; name a log, a folder, a pattern in quotes, or - to read stdin")
         )
 
 

@@ -6,12 +6,11 @@ import errno
 import os
 import re
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING
 
-from netdoctor.files import read_regular
+from netdoctor.files import names_in, nearest_file, read_regular
 from netdoctor.inventory.errors import Problems
-from netdoctor.inventory.names import host_fault, printable
+from netdoctor.inventory.names import host_fault
 from netdoctor.inventory.nodeset import RANGE_MAX, TOO_MANY
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ FILE_MAX = 4 * 1024 * 1024
 # What kubectl prints of a thousand pods is longer than any list of names.
 JSON_MAX = 64 * 1024 * 1024
 LINE_MAX = 64 * 1024
-NEIGHBOURS_MAX = 5000
 # Shorter names are one edit from too many others.
 SLIP_MIN = 4
 _PLAIN_NAME = re.compile(r"[\w.-]+")
@@ -58,7 +56,7 @@ def is_slip_of_a_file(arg: str) -> bool:
         return False
     return any(
         _one_edit(arg, name) and _DIGITS.sub("", arg) != _DIGITS.sub("", name) and os.path.isfile(name)
-        for name in _names_in(".")
+        for name in names_in(".")
     )
 
 
@@ -69,14 +67,6 @@ def _one_edit(one: str, other: str) -> bool:
     start = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))
     a, b = one[start:], other[start:]
     return a[1:] == b or a == b[1:] or a[1:] == b[1:] or (a[:2] == b[1::-1] and a[2:] == b[2:])
-
-
-def _names_in(folder: str) -> list[str]:
-    try:
-        with os.scandir(folder) as entries:
-            return [entry.name for entry in islice(entries, NEIGHBOURS_MAX)]
-    except OSError:
-        return []
 
 
 def file_exists(path: str) -> bool:
@@ -115,7 +105,7 @@ def _open_fault(path: str, error: OSError) -> tuple[str, str]:
     if error.errno == errno.EINVAL:
         return "is not a regular file", "pipe it instead: ... | netdoctor scan -"
     if isinstance(error, FileNotFoundError):
-        hints = [nearest_file(path), "" if looks_like_path(path) else _host_hint(path)]
+        hints = [nearest_file(path).removeprefix("; "), "" if looks_like_path(path) else _host_hint(path)]
         return "no such file", " ".join(filter(None, hints)) or _host_hint(path)
     return f"cannot be read: {error.strerror}", ""
 
@@ -123,19 +113,6 @@ def _open_fault(path: str, error: OSError) -> tuple[str, str]:
 def _host_hint(path: str) -> str:
     """Say how to name a host that is called like a file or folder."""
     return "" if "/" in path or host_fault(path) else f"for the host of that name write: {path},"
-
-
-def nearest_file(path: str) -> str:
-    """Return a hint with the existing file whose name is nearest, '' when none is near."""
-    from difflib import get_close_matches
-
-    folder, name = os.path.split(path)
-    if folder and not os.path.isdir(folder):
-        return f"there is no folder {printable(folder)}"
-    for close in get_close_matches(name[:255], _names_in(folder or "."), n=3):
-        if os.path.isfile(os.path.join(folder, close)):
-            return f"did you mean {os.path.join(folder, close)}?"
-    return ""
 
 
 def read_stream(stream: TextIO, source: str, problems: Problems) -> bytes | str | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from netdoctor.errors import InputError
-from netdoctor.files import read_regular
+from netdoctor.files import read_regular, reason
 from netdoctor.lint.documents import Item, documents
 from netdoctor.lint.launches import Launch, launches
 from netdoctor.lint.model import Kind, Position
@@ -131,8 +131,7 @@ def read(path: str, kind: Kind | None, content: bytes | None = None) -> Read:
         try:
             content = read_regular(path, FILE_MOST)
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise InputError(f"{name}: {clean(reason).lower()}") from None
+            raise InputError(f"{name}: {reason(error)}") from None
     if len(content) > FILE_MOST:
         raise InputError(f"{name}: larger than {FILE_MOST // 1024 // 1024} MiB; that is no launch script")
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):

@@ -4,7 +4,6 @@ A baseline is a folder of saved reports without their facts, `.netdoctor/baselin
 how much values scatter (`report.bands`), and what was known then is not new now.
 """
 
-import difflib
 import re
 import shutil
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from netdoctor.report import LAST, history
 from netdoctor.report.diff import is_healed
 from netdoctor.report.model import Against, Cause, Healed, Report
 from netdoctor.report.save import keep, load
+from netdoctor.text import did_you_mean
 
 FOLDER = LAST.parent / "baselines"
 RUNS_MAX = 20
@@ -55,13 +55,12 @@ def find(name: str) -> NamedBaseline:
     known = {one.name: one for one in all_baselines()}
     if name in known:
         return known[name]
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    existing = (
+    there = (
         f"there {'is' if len(known) == 1 else 'are'}: {', '.join(known)}" if known else "there is none yet"
     )
-    hint = f"did you mean {close[0]}?" if close else existing
+    hint = did_you_mean(name, known, 0.5) or f"; {there}"
     raise InputError(
-        f"no baseline is called {name[:80]!r}, and no file; {hint}; netdoctor baseline save NAME makes one"
+        f"no baseline is called {name[:80]!r}, and no file{hint}; netdoctor baseline save NAME makes one"
     )
 
 

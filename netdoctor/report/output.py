@@ -1,6 +1,5 @@
 """Formats by name, and where each one goes. A renderer is imported when its format is asked for."""
 
-import difflib
 import importlib
 import os
 import select
@@ -13,7 +12,7 @@ from typing import Protocol
 
 from netdoctor.errors import InputError
 from netdoctor.report.model import Note, Report
-from netdoctor.text import columns_of
+from netdoctor.text import columns_of, did_you_mean
 
 FILE_WIDTH = 100
 NARROWEST = 40
@@ -108,9 +107,8 @@ def parse_output(text: str) -> Output:
     """Return what ``junit=report.xml`` asks for; ``-`` is stdout. Raises InputError."""
     name, equals, path = text.partition("=")
     if name not in FORMATS:
-        close = difflib.get_close_matches(name.lower(), FORMATS, n=1, cutoff=0.5)
-        hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(FORMATS)}"
-        raise InputError(f"-o {text[:80]}: no format is called {name[:40]!r}; {hint}")
+        hint = did_you_mean(name.lower(), FORMATS, 0.5) or f"; there are: {', '.join(FORMATS)}"
+        raise InputError(f"-o {text[:80]}: no format is called {name[:40]!r}{hint}")
     if equals and not path:
         raise InputError(f"-o {text}: the file is missing; write: -o {name}=FILE")
     if name == "none" and path:

@@ -12,9 +12,9 @@ import time
 from collections.abc import Container, Iterator
 from pathlib import Path
 
-from netdoctor.files import behind_links, open_own, open_shared
+from netdoctor.files import behind_links, nearest_file, open_own, open_shared
 from netdoctor.report import LAST, history
-from netdoctor.report.commands import SCRIPT
+from netdoctor.report.commands import SCRIPT, quote_path
 from netdoctor.report.foreign import disowned
 from netdoctor.report.formats.json_ import SIZE_MAX, ReportError, dumps, loads
 from netdoctor.report.model import Cause, Report
@@ -236,7 +236,7 @@ def load(path: Path = LAST) -> Report:
     except IsADirectoryError:
         raise ReportError(f"{path}: is a folder; name a file") from None
     except FileNotFoundError:
-        advice = "; netdoctor scan writes it" if path == LAST else ""
+        advice = "; netdoctor scan writes it" if path == LAST else nearest_file(path)
         raise ReportError(f"{path}: no such file{advice}") from None
     except (OSError, ValueError) as error:
         text = error.strerror if isinstance(error, OSError) else str(error)
@@ -244,9 +244,23 @@ def load(path: Path = LAST) -> Report:
     try:
         report = loads(data, str(path))
     except ReportError as error:
-        raise ReportError(f"{path}: {error}") from None
+        raise ReportError(f"{path}: {_hosts_file(path, data) or error}") from None
     owner = opened.owner or report.run.foreign
     return disowned(report, owner) if owner else _with_present_scripts(moved(report, path))
+
+
+def _hosts_file(path: Path, data: bytes) -> str:
+    """What is wrong with a file that is no report where it is a list of hosts; else ''."""
+    from netdoctor.inventory import InventoryError
+    from netdoctor.inventory import load as load_hosts
+
+    if data.lstrip()[:1] in (b"{", b"["):
+        return ""
+    try:
+        load_hosts([str(path)])
+    except InventoryError:
+        return ""
+    return f"this is a hosts file, not a report; netdoctor scan {quote_path(str(path))} examines its nodes"
 
 
 def _with_present_scripts(report: Report) -> Report:

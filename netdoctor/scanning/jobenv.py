@@ -10,7 +10,7 @@ from types import MappingProxyType
 from netdoctor.agent.system.private import is_secret, masked_variable
 from netdoctor.errors import InputError
 from netdoctor.facts.software import BACKENDS, CALLING, LAUNCHERS, TASKS, Job
-from netdoctor.files import read_regular
+from netdoctor.files import read_regular, reason
 from netdoctor.options import OPTIONS, ScanRequest
 from netdoctor.rules.packages import MOST
 from netdoctor.scanning.packages import Requirements
@@ -45,7 +45,7 @@ def read_env_file(path: Path) -> tuple[dict[str, str], dict[str, str]]:
     try:
         data = read_regular(path, MAX_BYTES)
     except OSError as error:
-        raise InputError(f"--env-file {path}: {error.strerror or error}") from None
+        raise InputError(f"--env-file {path}: {reason(error)}") from None
     if len(data) > MAX_BYTES:
         raise InputError(f"--env-file {path}: larger than {MAX_BYTES} bytes; is this an env file?")
     try:

@@ -15,7 +15,7 @@ from netdoctor.report.model import Report
 from netdoctor.scanning.expecting import GROUP, VALUE_MAX, keys_of
 from netdoctor.scanning.merging import every_check
 from netdoctor.scanning.record import facts_of
-from netdoctor.text import clean, listing
+from netdoctor.text import clean, did_you_mean, listing
 
 FOLD_LIMIT = 60
 Key = tuple[str, str]  # of what may be expected, and of which model or card
@@ -53,7 +53,8 @@ def write(report: Report, known: Registry, source: Path, by: str | None = None) 
     found = values(report, known)
     if by is not None and not any(key == by and not model for key, model in found):
         names = sorted({key for key, model in found if not model})
-        raise InputError(f"--by {clean(by, 60)}: no node has a value of it; there are: {', '.join(names)}")
+        hint = did_you_mean(by, names) or f"; there are: {', '.join(names)}"
+        raise InputError(f"--by {clean(by, 60)}: no node has a value of it{hint}")
     nodes = tuple(report.matrix.nodes)
     parts = _parts(report, nodes, found.get((by, ""), {}) if by else None)
     shared: list[tuple[Key, Spread, dict[_Part, Spread]]] = []

@@ -21,7 +21,7 @@ from netdoctor.errors import InputError
 from netdoctor.factlines import raw_lines
 from netdoctor.facts.base import FACT_TYPES
 from netdoctor.facts.host import Login
-from netdoctor.files import open_shared, read_regular
+from netdoctor.files import nearest_file, open_shared, read_regular
 from netdoctor.inventory import InventoryError, Target, expand
 from netdoctor.inventory.names import host_of, is_valid_host, node_id
 from netdoctor.inventory.nodeset import fold
@@ -158,7 +158,7 @@ def _files_of(word: str) -> list[str]:
             raise InputError(f"--facts {word}: nothing is called so")
         return found
     if not os.path.lexists(word):
-        raise InputError(f"--facts {word}: no such file or folder")
+        raise InputError(f"--facts {word}: no such file or folder{nearest_file(word)}")
     return [word]
 
 

@@ -1,6 +1,5 @@
 """TOML files that people write for netdoctor: read with bounds, and mistakes told with their lines."""
 
-import difflib
 import errno
 import re
 import stat
@@ -10,9 +9,9 @@ from typing import Any
 
 from netdoctor.compat import tomllib
 from netdoctor.errors import InputError
-from netdoctor.files import open_shared, read_regular
+from netdoctor.files import open_shared, read_regular, reason
 from netdoctor.inventory.nodeset import RANGE_MAX, expand
-from netdoctor.text import clean
+from netdoctor.text import clean, did_you_mean
 
 SIZE_MAX = 1024 * 1024
 DEPTH_MAX = 16
@@ -41,7 +40,7 @@ def load(path: Path, *, found: bool = False) -> tuple[dict[str, Any], list[str]]
             raise InputError(f"{path}: is nested more than {DEPTH_MAX} deep")
         return tables, text.splitlines()
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
+        raise InputError(f"{path}: {reason(error)}") from None
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 (byte {error.start})") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -79,10 +78,8 @@ def quoted(word: str) -> str:
 
 def hint_for(key: str, known: Sequence[str]) -> str:
     """What may have been meant by a word that nobody knows, as the end of a message."""
-    close = difflib.get_close_matches(key.lower(), known, n=1, cutoff=0.5)
-    if close:
-        return f"; did you mean {close[0]}?"
-    return f"; there are: {', '.join(known)}" if len(known) < 9 else ""
+    every = f"; there are: {', '.join(known)}" if len(known) < 9 else ""
+    return did_you_mean(key.lower(), known, 0.5) or every
 
 
 class Reader:

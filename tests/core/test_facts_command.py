@@ -13,7 +13,7 @@ from netdoctor.cli import facts
     ("argv", "said"),
     [
         ("--name a;b", "--name says what this node is called"),
-        ("--env-file nowhere.env", "--env-file nowhere.env: No such file"),
+        ("--env-file nowhere.env", "--env-file nowhere.env: no such file"),
         ("--master-port 0", "is no port"),
         ("--path data", "is no path on the nodes; write /data or ~/run"),
         ("--path /proc/1/root", "holds nothing of a job"),

@@ -20,8 +20,7 @@ from tests.core.test_options import EXAMPLES
         ("scan h --fial-on=warn", "netdoctor scan: there is no option --fial-on; did you mean --fail-on?"),
         ("scan h -p quik", "'quik' is none of the choices; did you mean quick?"),
         ("scann h", "no command is called 'scann'; did you mean scan?"),
-        ("help", "did you mean netdoctor -h?"),
-        ("version", "did you mean netdoctor --version?"),
+        ("help scann", "no command is called 'scann'; did you mean scan?"),
         ("checks", "netdoctor checks: say which: list, explain"),
         ("checks explian x", "netdoctor checks: no command is called 'explian'; did you mean explain?"),
         ("checks explain net.ports x", "netdoctor checks explain: one word too many: 'x'"),
@@ -40,6 +39,63 @@ def test_a_slip_is_answered_with_what_was_meant(
     assert said in told[0]
     command = told[0].partition(":")[0]
     assert told[1] == f"{command} -h shows how to use it"
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("scan hosts.txt --require gpus", "gpu"),
+        ("scan hosts.txt --env-file train.en", "train.env"),
+        ("scan hosts.txt --expect expct.toml", "expect.toml"),
+        ("scan hosts.txt --suppress expct.toml", "expect.toml"),
+        ("scan hosts.txt --known-hosts known_host", "known_hosts"),
+        ("scan hosts.txt --facts fact", "facts"),
+        ("checks list --family nett", "net"),
+        ("lint job.sbatc", "job.sbatch"),
+        ("explain log sub/job.lgo", "sub/job.log"),
+        ("report show reprot.json", "report.json"),
+    ],
+)
+def test_files_and_names_that_are_nearly_right_are_offered(
+    line: str, meant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "hosts.txt").write_text("192.0.2.1\n")
+    (tmp_path / "sub").mkdir()
+    for name in (
+        "train.env",
+        "expect.toml",
+        "known_hosts",
+        "facts",
+        "job.sbatch",
+        "sub/job.log",
+        "report.json",
+    ):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(line.split()) == 2
+    assert capsys.readouterr().err.splitlines()[0].endswith(f"; did you mean {meant}?")
+
+
+def test_a_file_in_a_folder_that_is_missing_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["lint", "jobs/train.sbatch"]) == 2
+    assert "no such file or directory; there is no folder jobs\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "start"),
+    [
+        ("help", "usage: netdoctor [-h]"),
+        ("help scan", "usage: netdoctor scan"),
+        ("help report show", "usage: netdoctor report show"),
+        ("version", "netdoctor "),
+    ],
+)
+def test_help_and_version_are_commands_too(line: str, start: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(line.split()) == 0
+    assert capsys.readouterr().out.startswith(start)
 
 
 @pytest.mark.parametrize("width", [72, 80, 130])

@@ -94,7 +94,7 @@ def test_a_long_name_can_be_written(tmp_path: Path) -> None:
         pytest.param(lambda p: p.mkdir(), "is a folder", id="folder"),
         pytest.param(os.mkfifo, "no regular file", id="pipe"),
         pytest.param(lambda p: p.write_bytes(b""), "empty", id="empty"),
-        pytest.param(lambda p: p.write_text("gpu1\n"), "not JSON", id="hosts file"),
+        pytest.param(lambda p: p.write_text("gpu1\n"), "a hosts file, not a report", id="hosts file"),
     ],
 )
 def test_loading_names_the_file_and_the_reason(tmp_path: Path, make, said: str) -> None:  # type: ignore[no-untyped-def]

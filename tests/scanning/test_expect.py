@@ -129,7 +129,7 @@ def test_mistakes_are_told_all_at_once_with_their_lines(
     monkeypatch.chdir(tmp_path)
     assert cli.run(["scan", "n1", "--expect", "expect.toml"]) == 2
     assert cli.run(["scan", "n1", "--expect", "nowhere.toml"]) == 2
-    assert "nowhere.toml: No such file" in capsys.readouterr().err
+    assert "nowhere.toml: no such file" in capsys.readouterr().err
 
 
 KEYS = [*expecting.keys_of(CHECKS), "gpu", "nodes", "x.y"]
@@ -216,12 +216,16 @@ def test_from_a_healthy_report_to_a_broken_cluster(
 
 @GPUS
 @pytest.mark.thorough
-def test_two_generations_of_gpus_are_expected_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_generations_of_gpus_are_expected_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     members = [machines.load("hgx-h100-ib")] * 2 + [machines.load("dgx-a100-hdr")] * 2
     scan = lines(tmp_path / "mixed.jsonl", members)
     cli.run([*scan, "--save", "mixed.json"])
     assert {"gpu-model", "hca-rate-kind"} <= alarms(load(Path("mixed.json"))).keys()
+    assert cli.run(["expect", "--from", "mixed.json", "--anyway", "--by", "gpu.modle"]) == 2
+    assert capsys.readouterr().err.endswith("did you mean gpu.model?\n")
     assert cli.run(["expect", "--from", "mixed.json", "--anyway", "--by", "gpu.model", "-o", "e.toml"]) == 0
     assert [one["nodes"] for one in tomllib.loads(Path("e.toml").read_text())["nodes"]] == [
         "n[1-2]",

@@ -265,7 +265,7 @@ def test_mistakes_contact_nobody(
 
 
 def test_a_file_that_is_named_has_to_be_there(ground: Ground) -> None:
-    with pytest.raises(InputError, match=r"gone\.toml: No such file"):
+    with pytest.raises(InputError, match=r"gone\.toml: no such file"):
         scan(ground, "", suppress=Path("gone.toml"))
 
 

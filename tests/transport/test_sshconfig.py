@@ -210,9 +210,9 @@ def test_what_is_stronger(tmp_path: Path) -> None:
     assert (endpoint.user, endpoint.port, endpoint.keys, endpoint.jump) == ("flag", 2, (str(key),), ())
     own = resolver.resolve(target("a", user="own", port=3))
     assert (own.user, own.port) == ("own", 3)
-    with pytest.raises(TransportInputError, match="No such file"):
+    with pytest.raises(TransportInputError, match="no such file"):
         Resolver(SshOptions(ssh_config=tmp_path / "none"))
-    with pytest.raises(TransportInputError, match="No such file"):
+    with pytest.raises(TransportInputError, match="no such file"):
         Resolver(SshOptions(ssh_config=config, key=tmp_path / "none"))
 
 

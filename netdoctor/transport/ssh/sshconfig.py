@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from netdoctor.errors import InputError
-from netdoctor.files import read_regular
+from netdoctor.files import read_regular, reason
 from netdoctor.inventory import names
 from netdoctor.inventory.model import Target
 from netdoctor.text import clean
@@ -147,7 +147,7 @@ class _Reader:
             data = read_regular(path, FILE_BYTES_MAX)
         except OSError as e:
             if must:
-                raise TransportInputError(f"{_printable(path)}: {e.strerror}") from e
+                raise TransportInputError(f"{_printable(path)}: {reason(e)}") from e
             if not isinstance(e, FileNotFoundError):
                 self.notes.append(f"{_printable(path)}: not read: {e.strerror}")
             return []
@@ -491,7 +491,7 @@ class Resolver:
                 try:
                     read_regular(_expand_home(str(path), ""), 0)
                 except OSError as e:
-                    raise TransportInputError(f"{_printable(path)}: {what}: {e.strerror}") from e
+                    raise TransportInputError(f"{_printable(path)}: {what}: {reason(e)}") from e
 
     def resolve(self, target: Target) -> Endpoint:
         """Return where to log in for a target."""
