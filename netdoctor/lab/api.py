@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import ipaddress
 import json
 import os
@@ -44,6 +43,7 @@ from netdoctor.lab.requirements import missing_requirements
 from netdoctor.lab.service import Site
 from netdoctor.lab.state import Active, State
 from netdoctor.lab.system import LabError
+from netdoctor.text import did_you_mean
 
 __all__ = ["FAULTS", "Fault", "Lab", "LabError", "NodeStatus", "load", "missing_requirements", "up"]
 
@@ -236,9 +236,7 @@ def _fault(name: str, state: State) -> Fault:
 
 
 def _unknown(name: str) -> str:
-    close = difflib.get_close_matches(name, FAULTS, 1)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    return f"no fault is called {name!r}{hint}; `netdoctor lab faults` lists them all"
+    return f"no fault is called {name!r}{did_you_mean(name, FAULTS)}; `netdoctor lab faults` lists them all"
 
 
 def _address(text: str) -> str:
@@ -259,7 +257,7 @@ def up(
     data_net: bool = False,
     hcas: int = 0,
     gpus: int = 0,
-    subnet: str = "10.77.0",
+    subnet: str | None = None,
     loopback: bool = False,
     link_layer: str = "Ethernet",
     share: Sequence[str] = (),
@@ -267,19 +265,20 @@ def up(
     """Make a lab of `count` nodes and return it when every SSH server answers.
 
     share: folders of this machine that all nodes see and write to, as on a cluster's file system.
+    subnet: ``10.77.0.0/24``, or its first three numbers; None for the first of links.SUBNETS that is free.
     """
     folder = (state_dir or states.default_dir()).absolute()
+    subnets = links.SUBNETS if subnet is None else [_first_numbers(subnet)]
     state = State(
         id="netdoctor-lab-" + secrets.token_hex(6),
         nodes=[f"{prefix}{i}" for i in range(count)],
-        subnet=subnet,
+        subnet=subnets[0],
         ssh_port=ssh_port,
         user="root",
         data_net=data_net,
         hcas=hcas,
         gpus=gpus,
         link_layer=link_layer,
-        leg=links.leg_name(subnet),
         shared=[os.path.abspath(path) for path in share],
     )
     _check_request(state, count, prefix)
@@ -299,10 +298,10 @@ def up(
         if states.read(folder) is not None:
             raise LabError(
                 f"a lab is already recorded in {folder}; end it with `netdoctor lab down`, "
-                "or choose another --state-dir (and --subnet)"
+                "or choose another --state-dir"
             )
         if not loopback:
-            links.check_free(state)
+            links.take_free(state, subnets)
         with _undone_on_failure(folder, state):
             states.save(folder, state)
             if loopback:
@@ -327,9 +326,6 @@ def _check_request(state: State, count: int, prefix: str) -> None:
         raise LabError(f"a lab has 1 to {MOST_NODES} nodes, not {count}")
     if not re.fullmatch(r"[a-z][a-z0-9-]{0,40}", prefix):
         raise LabError(f"{prefix!r} cannot begin a host name: use small letters, digits and -")
-    parts = state.subnet.split(".")
-    if len(parts) != 3 or not all(p.isdigit() and int(p) <= 255 for p in parts):
-        raise LabError(f"subnet {state.subnet!r} is not three numbers such as 10.77.0")
     if not 1 <= state.ssh_port <= 65535:
         raise LabError(f"{state.ssh_port} is not a port")
     if not 0 <= state.hcas <= 16 or not 0 <= state.gpus <= 16:
@@ -339,6 +335,13 @@ def _check_request(state: State, count: int, prefix: str) -> None:
     for path in state.shared:
         if not os.path.isdir(path):
             raise LabError(f"cannot share {path}: no folder of this name here")
+
+
+def _first_numbers(subnet: str) -> str:
+    found = re.fullmatch(r"(\d+\.\d+\.\d+)(\.0/(24|16))?", subnet, re.ASCII)
+    if found is None or any(int(part[:4]) > 255 for part in found[1].split(".")):
+        raise LabError(f"{subnet!r} is no network of a lab; write one such as 10.77.0.0/24")
+    return found[1]
 
 
 def _new_folder(folder: Path) -> None:

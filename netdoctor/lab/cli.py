@@ -33,7 +33,7 @@ def add_parser(subparsers: Any) -> None:
     up.add_argument("count", type=int, metavar="N")
     up.add_argument("--prefix", default="node", help="names are PREFIX0, PREFIX1, … (node)")
     up.add_argument("--ssh-port", type=int, default=44222, metavar="PORT", help="(44222)")
-    up.add_argument("--subnet", default="10.77.0", help="first three numbers (10.77.0)")
+    up.add_argument("--subnet", metavar="NET", help="such as 10.77.0.0/24 (the first that is free)")
     up.add_argument("--data-net", action="store_true", help="a second network on eth1")
     up.add_argument("--hcas", type=int, default=0, metavar="N", help="pretended HCAs per node")
     up.add_argument("--gpus", type=int, default=0, metavar="N", help="pretended GPUs per node")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from netdoctor.lab import system
@@ -14,6 +15,8 @@ from netdoctor.lab.system import LabError
 BRIDGES = ("br0", "br1")
 PORTS = ("p", "d")
 BASE_MTU = 1500
+# Of labs that are told none; the network above each is that of --data-net.
+SUBNETS = tuple(f"{b}.0" for b in (*(f"10.{n}" for n in range(77, 99, 2)), "172.20", "172.24", "172.28"))
 # Entries in the kernel's table of neighbours, which all namespaces share.
 NEIGHBOURS = Path("/proc/sys/net/ipv4/neigh/default/gc_thresh3")
 
@@ -37,7 +40,19 @@ def networks(state: State) -> int:
     return 2 if state.data_net else 1
 
 
-def check_free(state: State) -> None:
+def take_free(state: State, subnets: Sequence[str]) -> None:
+    """Give the lab the first of these that the machine uses for nothing. Raises LabError where none is."""
+    refusals = []
+    for state.subnet in subnets:
+        state.leg = leg_name(state.subnet)
+        try:
+            return _check_free(state)
+        except LabError as error:
+            refusals.append(error)
+    raise refusals[0]
+
+
+def _check_free(state: State) -> None:
     """Refuse before anything is made when the machine already uses these addresses or names."""
     requested = [
         ipaddress.ip_network(f"{state.address(state.nodes[0], net)}/{state.prefix_length}", False)
@@ -48,7 +63,7 @@ def check_free(state: State) -> None:
         name = interface.get("ifname", "?")
         if name == state.leg:
             raise LabError(
-                f"interface {name} already exists: another lab uses {state.subnet}.0; "
+                f"interface {name} already exists: another lab uses {state.subnet}.0/24; "
                 "end that one, or choose another --subnet"
             )
         for entry in interface.get("addr_info", []):

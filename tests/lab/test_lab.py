@@ -18,7 +18,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from netdoctor.lab import FAULTS, Lab, LabError, load, missing_requirements, up
+from netdoctor.lab import FAULTS, Lab, LabError, links, load, missing_requirements, up
 from netdoctor.lab import cli as lab_cli
 
 pytestmark = pytest.mark.lab
@@ -709,7 +709,8 @@ def test_nvml_memory_and_names(hw_lab: Lab) -> None:
         (lambda lab: up(1, state_dir=lab.state_dir), "already recorded.*netdoctor lab down"),
         (lambda lab: up(0), "1 to 1000"),
         (lambda lab: up(2, prefix="Bad_Name"), "cannot begin a host name"),
-        (lambda lab: up(2, subnet="10.77"), "three numbers"),
+        (lambda lab: up(2, subnet="10.77"), "one such as 10.77.0.0/24"),
+        (lambda lab: up(2, subnet="10.77.256.0/24"), "one such as 10.77.0.0/24"),
         (lambda lab: up(2, share=["/etc/passwd"]), "cannot share /etc/passwd: no folder"),
     ],
 )
@@ -721,9 +722,19 @@ def test_mistakes_are_named(lab4: Lab, call: Callable[[Lab], object], words: str
 
 
 def test_second_lab_on_the_same_subnet(lab4: Lab, tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="--subnet"):
-        up(1, state_dir=tmp_path / "s", subnet=lab4.state.subnet)
+    taken = f"{lab4.state.subnet}.0/24"
+    with pytest.raises(LabError, match=rf"{taken}.*--subnet"):
+        up(1, state_dir=tmp_path / "s", subnet=taken)
     assert not (tmp_path / "s" / "state.json").exists()
+
+
+def test_a_second_lab_takes_the_next_subnet_by_itself(
+    lab4: Lab, make_lab: Maker, subnet: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links, "SUBNETS", (lab4.state.subnet, subnet))
+    second = make_lab(1, subnet=None)
+    assert second.state.subnet == subnet
+    assert ssh(second, "node0", "true").returncode == 0
 
 
 def test_state_directory_with_other_files(lab4: Lab, tmp_path: Path) -> None:
