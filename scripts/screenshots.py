@@ -81,7 +81,7 @@ def live() -> NetdoctorApp:
 
 
 # Regions of the page, each from the top of a section on.
-PAGES = {"html": ("light", "h1", 1000), "html-dark": ("dark", "#pairs", 1420)}
+PAGES = {"html": ("light", "h1", 1000), "html-dark": ("dark", "#pairs", 1345)}
 
 
 def pages(folder: Path, program: str) -> None:

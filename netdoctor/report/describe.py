@@ -1,11 +1,15 @@
 """Causes and fixes in words: who is affected, what a cause explains, where a fix runs."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from netdoctor.report.fmt import FOLD_LIMIT, nodes_text, number, pairs_text, plain
 from netdoctor.report.model import Cause, FixRecord, Report
 from netdoctor.report.results import Index
+
+# Of a page, without a user, a port, and what Markdown or a terminal would take for something else.
+_ADDRESS = re.compile(r"https://[a-z0-9.-]{1,100}/[\w.~/#?=&%+,:-]{0,400}", re.ASCII)
 
 
 def cause_nodes(report: Report, cause: Cause, limit: int | None = FOLD_LIMIT) -> str:
@@ -24,6 +28,15 @@ def title(cause: Cause) -> str:
 def cause_check(cause: Cause) -> str:
     """Return the check id that stands for a cause."""
     return plain(cause.checks[0], 60) if cause.checks else ""
+
+
+def address(report: Report, cause: Cause) -> str | None:
+    """Return where to read more, where that may be a link: of the catalogue, which no node has a word in.
+
+    A report that somebody else wrote may name any page.
+    """
+    found = cause.see or ""
+    return found if _ADDRESS.fullmatch(found) and not report.run.foreign else None
 
 
 def blocks(report: Report, cause: Cause, index: Index) -> list[str]:

@@ -186,6 +186,29 @@ def test_everybody_can_read_it(browser: Browser, tmp_path: Path) -> None:
     assert pdf.startswith(b"%PDF-")
 
 
+def test_on_a_phone_words_stay_whole_and_a_click_takes_a_command(browser: Browser, tmp_path: Path) -> None:
+    browser.call(
+        "Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=True
+    )
+    browser.call("Emulation.setEmulatedMedia", media="screen", features=[])
+    try:
+        opened(browser, tmp_path, render(with_rates(with_evidence(sample_report()))))
+        assert browser.value("document.documentElement.scrollWidth") == 390
+        heights = "[...document.querySelectorAll('#nodes td, #nodes th')].map(e => e.clientHeight)"
+        assert max(browser.value(heights)) < 40, "one line a cell"
+        taken = browser.value(
+            "document.querySelector('.command').scrollIntoView(), "
+            "(({x, y}) => [x + 30, y + 20])(document.querySelector('.command').getBoundingClientRect())"
+        )
+        at = {"x": taken[0], "y": taken[1], "button": "left", "clickCount": 1}
+        for kind in ("mousePressed", "mouseReleased"):
+            browser.call("Input.dispatchMouseEvent", type=kind, **at)
+        selected = browser.value("getSelection().toString().trim()")
+        assert selected == browser.value("document.querySelector('.command').textContent")
+    finally:
+        browser.call("Emulation.clearDeviceMetricsOverride")
+
+
 # The least contrast of any text against what is behind it, as WCAG 2.2 defines it.
 CONTRAST = """(() => {
   const parts = text => text.match(/[\\d.]+/g).map(Number);

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netdoctor.report import summary
+from netdoctor.report.foreign import disowned
 from netdoctor.report.formats.drain import kubectl, slurm
 from netdoctor.report.formats.github import render as github
 from netdoctor.report.formats.html import render as html
@@ -244,6 +245,20 @@ def test_markdown_ends_with_the_verdict_in_a_paragraph_of_its_own(more: dict[str
     *_, remarks, verdict = markdown(dataclasses.replace(sample_report(), **more)).split("\n\n")
     assert verdict == "NOT READY, exit 1, 11.8 s\n"
     assert remarks.startswith("- ") == bool(more)
+
+
+@pytest.mark.parametrize(
+    ("see", "shown"),
+    [
+        ("https://docs.kernel.org/a_b/c.html#d", "<https://docs.kernel.org/a_b/c.html#d>"),
+        ("https://docs.kernel.org/> ![x](https://h/x)", "https:&#8203;//docs.kernel.org/&gt; !"),
+    ],
+)
+def test_markdown_keeps_addresses_of_the_catalogue_whole(see: str, shown: str) -> None:
+    report = sample_report("not_ready")
+    report = dataclasses.replace(report, causes=(dataclasses.replace(report.causes[0], see=see),))
+    assert f"\n- see: {shown}" in markdown(report).replace("\\!", "!")
+    assert "see: https:&#8203;//" in markdown(disowned(report, "uid 12"))
 
 
 @pytest.mark.parametrize(("status", "word"), [("unknown", "try"), ("fail", "settle")])

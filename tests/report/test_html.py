@@ -10,8 +10,10 @@ from html.parser import HTMLParser
 
 import pytest
 
+from netdoctor.engine.registry import load as load_checks
+from netdoctor.report.foreign import disowned
 from netdoctor.report.formats.html import render
-from netdoctor.report.model import CommandRecord, MeasureRecord, PairRecord, Report
+from netdoctor.report.model import CommandRecord, Gap, MeasureRecord, PairRecord, Part, Report, Untested
 from tests.report.build import sample_report, with_evidence
 
 VOID = {"meta", "br", "hr", "img", "input", "link", "base", "col", "source", "track", "wbr", "area", "embed"}
@@ -46,7 +48,7 @@ class Reader(HTMLParser):
         named = {name: value or "" for name, value in attrs}
         assert len(named) == len(attrs), f"an attribute twice: {attrs}"
         assert named.keys() <= ATTRIBUTES, named
-        assert named.get("href", "#").startswith("#"), named
+        assert re.match(r"#|https://[a-z0-9.-]+/", named.get("href", "#")), named
         self.tags.append((tag, named))
         self.parents.append(tuple(self.open))
         if tag not in VOID:
@@ -98,6 +100,15 @@ def with_rates(report: Report) -> Report:
         for what, value in (("busbw", 2.0 * power), ("algbw", 1.0 * power), ("time", 0.25 * power))
     )
     return dataclasses.replace(report, pairs=(*others, *pairs), measures=(*report.measures, *measures))
+
+
+def with_see(report: Report, address: str) -> Report:
+    return dataclasses.replace(report, causes=(dataclasses.replace(report.causes[0], see=address),))
+
+
+def classes(shown: Reader, name: str) -> list[str]:
+    """The texts of all elements of a class."""
+    return [shown.text.get(n, "").strip() for n, (_, a) in enumerate(shown.tags) if a.get("class") == name]
 
 
 @cache
@@ -169,7 +180,8 @@ def test_who_does_not_see_reads_the_same() -> None:
     assert len(ids) == len(set(ids))
     named = {word for _, a in shown.tags for word in a.get("aria-labelledby", "").split()}
     assert named <= set(ids)
-    assert {a["href"][1:] for a in shown.attributes("a")} <= set(ids)
+    links = [a["href"] for a in shown.attributes("a")]
+    assert {link[1:] for link in links if link.startswith("#")} <= set(ids)
     assert all(a.get("scope") in ("col", "row") for a in shown.attributes("th"))
     assert len(shown.of("caption")) == len(shown.attributes("table")) > 4
     # Colour is never alone: each cell of the matrix and of the heat map has a word beside it.
@@ -180,11 +192,89 @@ def test_who_does_not_see_reads_the_same() -> None:
     assert any("busbw at most 60 GB/s" in text for text in shown.of("desc"))
 
 
+@pytest.mark.parametrize(
+    ("state", "figures"),
+    [("not_ready", ["3", "2 of 4", "0"]), ("ready", ["0", "4 of 4", "0"])],
+)
+def test_tiles_have_causes_usable_nodes_and_what_was_not_tested(state: str, figures: list[str]) -> None:
+    gap = Gap(family="bw", what="the all-reduce", reason="no torch")
+    report = sample_report(state)
+    assert classes(Reader(render(report)), "figure") == figures
+    verdict = dataclasses.replace(report.verdict, gaps=(gap,), not_tested=(Untested(what="ports"),))
+    shown = Reader(render(dataclasses.replace(report, verdict=verdict)))
+    assert classes(shown, "figure") == [*figures[:2], "2"]
+    assert "the all-reduce, ports" in shown.of("p")
+    assert "ports: not in profile full" in shown.of("li")
+    assert ("a", {"href": "#gaps"}) in shown.tags
+
+
+def test_of_a_part_no_tile_says_what_is_usable() -> None:
+    report = sample_report("ready")
+    part = Part(checks=1, of_checks=40, nodes=4, of_nodes=4)
+    verdict = dataclasses.replace(report.verdict, state="partial_pass", part=part)
+    assert classes(Reader(render(dataclasses.replace(report, verdict=verdict))), "figure") == ["0", "0"]
+
+
+def test_the_matrix_shows_trouble_first_and_folds_checks_that_are_well() -> None:
+    shown = page()
+    of_matrix = [n for n, (tag, a) in enumerate(shown.tags) if (tag, a.get("class")) == ("table", "matrix")]
+    trouble, well = of_matrix
+    assert "details" not in shown.parents[trouble]
+    assert "details" in shown.parents[well]
+    columns = [n for n, (tag, a) in enumerate(shown.tags) if (tag, a.get("class")) == ("th", "check")]
+    first = [shown.text[n + 1] for n in columns if trouble < n < well]
+    matrix = sample_report().matrix
+    cells = dict(zip(matrix.checks, matrix.cells, strict=True))
+    assert [("X" in cells[check], "!" in cells[check]) for check in first[:3]] == [
+        *[(True, False)] * 2,
+        (False, True),
+    ]
+    assert set(first) == {check for check, letters in cells.items() if set(letters) & set("X?!b")}
+    assert any("checks that pass or do not apply on every node" in text for text in shown.of("summary"))
+
+
+@pytest.mark.parametrize("address", sorted({c.source for c in load_checks().checks.values() if c.source}))
+def test_addresses_of_the_catalogue_are_links(address: str) -> None:
+    shown = Reader(render(with_see(sample_report(), address)))
+    assert ("a", {"href": address}) in shown.tags
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "javascript:alert(1)",
+        "http://docs.kernel.org/x",
+        "https://user@docs.kernel.org/x",
+        'https://docs.kernel.org/x" onclick="alert(1)',
+        "https://docs.kernel.org:8443/x",
+        "see https://docs.kernel.org/x",
+    ],
+)
+def test_what_is_no_plain_address_stays_text(address: str) -> None:
+    shown = Reader(render(with_see(sample_report(), address)))
+    assert not [a for a in shown.attributes("a") if not a["href"].startswith("#")]
+    assert address in shown.of("dd")
+
+
+def test_an_address_in_a_report_of_somebody_else_stays_text() -> None:
+    report = with_see(sample_report(), "https://docs.kernel.org/x")
+    shown = Reader(render(disowned(report, "uid 12")))
+    assert "https://docs.kernel.org/x" in shown.of("dd")
+
+
+def test_what_stands_in_backticks_is_code() -> None:
+    cause = dataclasses.replace(sample_report().causes[0], why="set ``A=1`` or `B`, not ` alone")
+    shown = render(dataclasses.replace(sample_report(), causes=(cause,)))
+    assert "set <code>A=1</code> or <code>B</code>, not ` alone</dd>" in shown
+
+
 def test_pairs_are_a_heat_map_and_large_clusters_tell_the_worst() -> None:
     assert page().of("td").count("12.5X") == 3
     assert {"h0", "h4"} <= {a.get("class") for a in page().attributes("td")}
     large = page(49)
-    assert "gpu-a02" in large.of("td")
+    # 48 pairs to one slow node are one row.
+    assert "gpu-a[01,03-49] (48)" in large.of("td")
+    assert large.of("td").count("gpu-a02") == 1
     # The one pair of net.ports is drawn, the 2,352 of bw.pair are not.
     assert [a.get("class") for a in page().attributes("table")].count("heat") == 2
     assert [a.get("class") for a in large.attributes("table")].count("heat") == 1

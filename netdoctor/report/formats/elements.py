@@ -1,5 +1,6 @@
 """Elements of the HTML report, as a tree: no string of them is ever put together by hand."""
 
+import re
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
@@ -8,12 +9,23 @@ from netdoctor.report import commands, summary
 # Of cells and badges, by the letter of a status.
 CLASSES = {".": "p", "!": "w", "X": "f", "b": "b", "-": "s", "?": "u"}
 
+_QUOTED = re.compile(r"(``|`)([^`]+)\1")
+
 
 def add(parent: ET.Element, tag: str, text: str = "", **attributes: str) -> ET.Element:
     """Append an element with text; ``class_`` stands for class, ``aria_label`` for aria-label."""
     html_attributes = {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items()}
     element = ET.SubElement(parent, tag, html_attributes)
     element.text = text or None
+    return element
+
+
+def prose(parent: ET.Element, tag: str, text: str, **attributes: str) -> ET.Element:
+    """An element with text in which what stands in backticks is code."""
+    before, *rest = _QUOTED.split(text)
+    element = add(parent, tag, before, **attributes)
+    for code, after in zip(rest[1::3], rest[2::3], strict=True):
+        add(element, "code", code).tail = after
     return element
 
 

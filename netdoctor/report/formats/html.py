@@ -6,13 +6,14 @@ refuses whatever is not in it, and of styles all but the one that is ours by its
 
 import base64
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from netdoctor.report import commands, describe, families, fmt, summary
 from netdoctor.report.formats import plots
-from netdoctor.report.formats.elements import CLASSES, add, badge, command, hidden, table
+from netdoctor.report.formats.elements import CLASSES, add, badge, command, hidden, prose, table
 from netdoctor.report.model import Cause, EvidenceRecord, FixRecord, Report
 from netdoctor.report.results import Index
 
@@ -20,10 +21,11 @@ from netdoctor.report.results import Index
 MOST_GROUPS = 200
 MOST_ROWS = 200
 MOST_EVIDENCE = 20
+MOST_NAMED = 5
 EVIDENCE_SHOWN = 4_000
 SINGLE_ROWS = 64
 
-_WORST_FIRST = "X?!b-."
+_WORST_FIRST = "X?!b"
 _KINDS = {
     "look": "inspect, changes nothing",
     "job": "job's environment or script",
@@ -44,7 +46,8 @@ def render(report: Report) -> str:
     page = ET.Element("html", lang="en")
     _head(page, report, style)
     body = add(page, "body")
-    _summary(add(body, "header"), report)
+    header = add(body, "header")
+    _summary(header, report)
     main = add(body, "main")
     index = Index(report)
     for name, title, fill in (
@@ -63,6 +66,7 @@ def render(report: Report) -> str:
         fill(section, report, index)
         if len(section) > 1:
             main.append(section)
+    _tiles(header, report, {section.get("id") or "" for section in main})
     _contents(body, main)
     _end(add(body, "footer"), report)
     return "<!doctype html>\n" + ET.tostring(page, encoding="unicode", method="html") + "\n"
@@ -91,6 +95,30 @@ def _summary(header: ET.Element, report: Report) -> None:
     add(header, "p", "   ".join(summary.header(report)), class_="made")
     times = [fmt.plain(t, 40) for t in (report.run.started, report.run.finished)]
     add(header, "p", f"{' to '.join(times)}, {fmt.seconds(report.run.duration_ms)}", class_="made")
+
+
+def _tiles(header: ET.Element, report: Report, sections: Container[str]) -> None:
+    """How many causes, usable nodes and things not tested, each a link to its section."""
+    tiles = add(header, "ul", class_="tiles")
+
+    def tile(section: str, figure: str, label: str, text: str) -> None:
+        item = add(tiles, "li")
+        add(item, "span", figure, class_="figure").tail = " "
+        add(item, "a", label, href=f"#{section}") if section in sections else add(item, "span", label)
+        if text:
+            add(item, "p", text)
+
+    statuses = Counter(cause.status for cause in report.causes)
+    by_status = ", ".join(f"{n} {summary.word(status)}" for status, n in statuses.items())
+    tile("causes", str(len(report.causes)), "cause" if len(report.causes) == 1 else "causes", by_status)
+    good, every = report.healthy_nodes, report.matrix.nodes
+    if report.verdict.part is None and every:  # of a part nothing can be said
+        names = fmt.nodes_text(report, good, 120) if good else "none"
+        tile("nodes", f"{len(good)} of {len(every)}", "nodes usable", names)
+    missing = [one.what for one in (*report.verdict.gaps, *report.verdict.not_tested)]
+    more = [f"{len(missing) - MOST_NAMED} more"] if len(missing) > MOST_NAMED else []
+    names = ", ".join([*(fmt.plain(what, 60) for what in missing[:MOST_NAMED]), *more])
+    tile("gaps", str(len(missing)), "not tested", names)
 
 
 def _contents(body: ET.Element, main: ET.Element) -> None:
@@ -123,7 +151,7 @@ def _cause(section: ET.Element, report: Report, cause: Cause, index: Index) -> N
         for number, text in enumerate(texts):
             if number == 0:
                 add(facts, "dt", label)
-            add(facts, "dd", text)
+            prose(facts, "dd", text)
 
     entry("check", filter(None, [describe.cause_check(cause)]))
     entry("nodes", filter(None, [describe.cause_nodes(report, cause)]))
@@ -132,7 +160,11 @@ def _cause(section: ET.Element, report: Report, cause: Cause, index: Index) -> N
     entry("also", describe.explains(report, cause, index))
     entry("since", describe.since(report, cause))
     entry("why", [fmt.plain(cause.why)] if cause.why else [])
-    entry("see", [fmt.plain(cause.see)] if cause.see else [])
+    if address := describe.address(report, cause):
+        add(facts, "dt", "see")
+        add(add(facts, "dd"), "a", address, href=address)
+    else:
+        entry("see", [fmt.plain(cause.see)] if cause.see else [])
     every_node = describe.cause_nodes(report, cause, None)
     if len(every_node) > fmt.FOLD_LIMIT:
         _folded(article, f"all {fmt.number(len(cause.node_list), 'node')}", every_node)
@@ -150,11 +182,11 @@ def _fix(article: ET.Element, report: Report, fix: FixRecord, label: str) -> Non
     title = add(article, "h4", f"{label} ")
     if fix.kind != "do":  # which the label says
         add(title, "span", _KINDS.get(fix.kind) or fmt.plain(fix.kind, 20), class_="tag")
-    add(article, "p", describe.fix_label(report, fix))
+    prose(article, "p", describe.fix_label(report, fix))
     for shell in commands.fix_commands(fix, every=True):
         command(article, shell)
     if fix.undo:
-        undo = _folded(article, "takes it back")
+        undo = _folded(article, "undo")
         for shell in commands.to_paste(fix.undo):
             command(undo, shell)
 
@@ -165,7 +197,7 @@ def _aim(article: ET.Element, label: str, text: str) -> None:
     if text.startswith("netdoctor "):
         command(article, text)
     else:
-        add(article, "p", fmt.plain(text))
+        prose(article, "p", fmt.plain(text))
 
 
 def _folded(parent: ET.Element, label: str, text: str = "") -> ET.Element:
@@ -204,7 +236,7 @@ def _list(section: ET.Element, lines: Sequence[str]) -> None:
     if lines:
         items = add(section, "ul")
         for line in lines[:MOST_ROWS]:
-            add(items, "li", line)
+            prose(items, "li", line)
 
 
 def _accepted(section: ET.Element, report: Report, index: Index) -> None:
@@ -219,40 +251,57 @@ def _families(section: ET.Element, report: Report, index: Index) -> None:
             badge(add(line, "td"), families.status(report, row, index))
             add(line, "th", families.label(row.family), scope="row")
             add(line, "td", str(row.checks), class_="number")
-            add(line, "td", ", ".join(filter(None, families.value(report, row, index))))
+            prose(line, "td", ", ".join(filter(None, families.value(report, row, index))), class_="text")
     add(section, "p", summary.counts_line(report))
 
 
 def _matrix(section: ET.Element, report: Report, index: Index) -> None:
-    """A row for all nodes that say the same, the worst first; a column for each check."""
+    """The checks that are not well everywhere, the worst first; the others fold."""
     matrix = report.matrix
-    groups: dict[str, list[str]] = {}
-    for node, column in zip(matrix.nodes, zip(*matrix.cells, strict=True), strict=True):
-        groups.setdefault("".join(column), []).append(node)
-    if not groups or not matrix.checks:
+    if not matrix.nodes or not matrix.checks:
         return
-    rows = sorted(groups.items(), key=lambda one: [-one[0].count(letter) for letter in _WORST_FIRST[:4]])
     legend = add(section, "p")
     for letter, status in summary.LETTERS.items():
         add(legend, "span", f"{letter} {status}", class_=f"key {CLASSES[letter]}").tail = " "
+    columns = list(zip(matrix.checks, matrix.cells, strict=True))
+    bad = [column for column in columns if any(_badness(column[1]))]
+    well = [column for column in columns if not any(_badness(column[1]))]
+    if bad:
+        _cells(section, matrix.nodes, sorted(bad, key=lambda column: _badness(column[1]), reverse=True))
+    if well:
+        all_well = f"{fmt.number(len(well), 'check')} that pass or do not apply on every node"
+        _cells(_folded(section, all_well), matrix.nodes, well)
+
+
+def _badness(letters: str) -> list[int]:
+    """How many cells are of each kind that is not well, the worst kind first."""
+    return [letters.count(letter) for letter in _WORST_FIRST]
+
+
+def _cells(parent: ET.Element, nodes: Sequence[str], columns: Sequence[tuple[str, str]]) -> None:
+    """A row for all nodes that say the same, the worst first; a column for each check."""
+    groups: dict[str, list[str]] = {}
+    for node, letters in zip(nodes, zip(*(cells for _, cells in columns), strict=True), strict=True):
+        groups.setdefault("".join(letters), []).append(node)
+    rows = sorted(groups.items(), key=lambda one: _badness(one[0]), reverse=True)
     head, body = table(
-        section,
-        f"{fmt.number(len(matrix.nodes), 'node')} in {fmt.number(len(rows), 'row')}, "
-        f"{fmt.number(len(matrix.checks), 'check')}",
+        parent,
+        f"{fmt.number(len(nodes), 'node')} in {fmt.number(len(rows), 'row')}, "
+        f"{fmt.number(len(columns), 'check')}",
         ("nodes",),
         class_="matrix",
     )
-    for check in matrix.checks:
+    for check, _ in columns:
         add(add(head, "th", scope="col", class_="check"), "span", fmt.plain(check, 60))
-    for letters, nodes in rows[:MOST_GROUPS]:
+    for row, members in rows[:MOST_GROUPS]:
         line = add(body, "tr")
-        many = f" ({len(nodes)})" if len(nodes) > 1 else ""
-        add(line, "th", f"{fmt.fold(nodes)}{many}", scope="row")
-        for letter in letters:
+        many = f" ({len(members)})" if len(members) > 1 else ""
+        add(line, "th", f"{fmt.fold(members)}{many}", scope="row")
+        for letter in row:
             cell = add(line, "td", letter, class_=CLASSES[letter])
             hidden(cell, summary.LETTERS[letter])
     if len(rows) > MOST_GROUPS:
-        add(section, "p", f"and {len(rows) - MOST_GROUPS} rows more in the JSON report")
+        add(parent, "p", f"and {len(rows) - MOST_GROUPS} rows more in the JSON report")
 
 
 def _nodes(section: ET.Element, report: Report, index: Index) -> None:
@@ -298,6 +347,8 @@ def _gaps(section: ET.Element, report: Report, index: Index) -> None:
     for gap in report.verdict.gaps:
         where = f" on {fmt.nodes_text(report, gap.nodes)}" if gap.nodes else ""
         lines.append(f"{fmt.plain(gap.what, 200)}{where}: {fmt.plain(gap.reason, 300)}")
+    profile = fmt.plain(report.run.profile, 40)
+    lines += [f"{fmt.plain(one.what, 200)}: not in profile {profile}" for one in report.verdict.not_tested]
     _list(section, lines)
 
 

@@ -1,4 +1,7 @@
-"""The report as Markdown, safe to post: no HTML, mention, reference, link or image can come from a node."""
+"""The report as Markdown, safe to post: no HTML, mention, reference, link or image can come from a node.
+
+Addresses of the catalogue are links.
+"""
 
 import re
 from collections.abc import Iterator
@@ -100,7 +103,8 @@ def _cause(report: Report, cause: Cause, index: Index) -> Iterator[str]:
     if cause.settle_by:
         yield f"- {'try' if cause.status == 'unknown' else 'settle'}: {escape(cause.settle_by)}"
     if cause.see:
-        yield f"- see: {escape(cause.see)}"
+        address = describe.address(report, cause)
+        yield f"- see: {f'<{address}>' if address else escape(cause.see)}"
     for name, fix in zip(describe.fix_names(cause.fixes), cause.fixes, strict=True):
         yield ""
         yield f"{name.capitalize()}: {escape(describe.fix_label(report, fix))}"

@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
@@ -56,10 +57,11 @@ def _heat(section: ET.Element, name: str, ends: Sequence[str], records: Sequence
     by_pair = {(p.from_, p.to): p for p in records}
     values = [p.value for p in records if p.value is not None]
     typical = statistics.median(values) if values else None
-    legend = add(section, "p")
-    for level, text in enumerate(("worst", "", "", "", "usual or better")):
-        add(legend, "span", text or "\u00a0", class_=f"key h{level}").tail = " "
-    hidden(legend, "Each cell also says its value, and a letter where it is not a pass.")
+    if values:
+        legend = add(section, "p")
+        for level, text in enumerate(("worst", "", "", "", "usual or better")):
+            add(legend, "span", text or "\u00a0", class_=f"key h{level}").tail = " "
+        hidden(legend, "Each cell also says its value, and a letter where it is not a pass.")
     head, body = table(section, f"{name}: rows send to columns", ("from \\ to",), class_="heat")
     for end in ends:
         add(add(head, "th", scope="col", class_="check"), "span", fmt.plain(end, 60))
@@ -76,21 +78,41 @@ def _heat(section: ET.Element, name: str, ends: Sequence[str], records: Sequence
 
 
 def _worst(section: ET.Element, name: str, records: Sequence[PairRecord]) -> None:
+    """Pairs that do not pass, those of one node together, then the worst of those that pass."""
     rank = {"fail": 0, "unknown": 1, "warn": 2, "blocked": 3}
+    bad = [record for record in records if record.status in rank]
+    passing = [record for record in records if record.status not in rank and record.value is not None]
     lossy = any(record.unit == "%" for record in records)
-
-    def badness(record: PairRecord) -> tuple[int, float]:
-        value = record.value if record.value is not None else 0.0
-        return rank.get(record.status, 4), -value if lossy else value
-
+    passing.sort(key=lambda record: record.value or 0.0, reverse=lossy)
+    rows = sorted(_by_node(bad), key=lambda alike: (rank[alike[0].status], -len(alike)))
+    rows = [*rows, *([record] for record in passing)][:WORST_PAIRS]
+    if not rows:
+        return
     _, body = table(section, f"{name}: the worst pairs", ("from", "to", "value", "status", "class"))
-    for record in sorted(records, key=badness)[:WORST_PAIRS]:
+    for alike in rows:
         line = add(body, "tr")
-        for end in (record.from_, record.to):
-            add(line, "td", fmt.plain(end, 60))
-        add(line, "td", "" if record.value is None else fmt.figure(record.value), class_="number")
-        add(line, "td", fmt.plain(record.status, 12))
-        add(line, "td", fmt.plain(record.class_, 40))
+        for ends in ([record.from_ for record in alike], [record.to for record in alike]):
+            names = list(dict.fromkeys(ends))
+            add(line, "td", fmt.fold(names) + (f" ({len(names)})" if len(names) > 1 else ""))
+        values = sorted(record.value for record in alike if record.value is not None)
+        spread = dict.fromkeys(map(fmt.figure, (*values[:1], *values[-1:])))
+        add(line, "td", " to ".join(spread), class_="number")
+        add(line, "td", fmt.plain(alike[0].status, 12))
+        add(line, "td", fmt.plain(alike[0].class_, 40))
+
+
+def _by_node(records: Sequence[PairRecord]) -> list[list[PairRecord]]:
+    """Pairs that came to the same and share an end: of both ends the one that more of them share."""
+
+    def keys(record: PairRecord) -> tuple[tuple[str, ...], ...]:
+        same = (record.status, record.class_)
+        return (*same, "to", record.to), (*same, "from", record.from_)
+
+    counts = Counter(key for record in records for key in keys(record))
+    groups: dict[tuple[str, ...], list[PairRecord]] = {}
+    for record in records:
+        groups.setdefault(max(keys(record), key=counts.__getitem__), []).append(record)
+    return list(groups.values())
 
 
 def _cell_text(record: PairRecord) -> str:
