@@ -55,10 +55,10 @@ def find(name: str) -> NamedBaseline:
     known = {one.name: one for one in all_baselines()}
     if name in known:
         return known[name]
-    there = (
+    existing = (
         f"there {'is' if len(known) == 1 else 'are'}: {', '.join(known)}" if known else "there is none yet"
     )
-    hint = did_you_mean(name, known, 0.5) or f"; {there}"
+    hint = did_you_mean(name, known, 0.5) or f"; {existing}"
     raise InputError(
         f"no baseline is called {name[:80]!r}, and no file{hint}; netdoctor baseline save NAME makes one"
     )

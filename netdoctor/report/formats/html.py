@@ -115,7 +115,8 @@ def _tiles(header: ET.Element, report: Report, sections: Container[str]) -> None
     if report.verdict.part is None and every:  # of a part nothing can be said
         names = fmt.nodes_text(report, good, 120) if good else "none"
         tile("nodes", f"{len(good)} of {len(every)}", "nodes usable", names)
-    missing = [one.what for one in (*report.verdict.gaps, *report.verdict.not_tested)]
+    found = report.verdict
+    missing = [*(one.what for one in found.gaps), *(one.what for one in found.not_tested)]
     more = [f"{len(missing) - MOST_NAMED} more"] if len(missing) > MOST_NAMED else []
     names = ", ".join([*(fmt.plain(what, 60) for what in missing[:MOST_NAMED]), *more])
     tile("gaps", str(len(missing)), "not tested", names)

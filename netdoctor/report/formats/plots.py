@@ -84,21 +84,21 @@ def _worst(section: ET.Element, name: str, records: Sequence[PairRecord]) -> Non
     passing = [record for record in records if record.status not in rank and record.value is not None]
     lossy = any(record.unit == "%" for record in records)
     passing.sort(key=lambda record: record.value or 0.0, reverse=lossy)
-    rows = sorted(_by_node(bad), key=lambda alike: (rank[alike[0].status], -len(alike)))
+    rows = sorted(_by_node(bad), key=lambda group: (rank[group[0].status], -len(group)))
     rows = [*rows, *([record] for record in passing)][:WORST_PAIRS]
     if not rows:
         return
     _, body = table(section, f"{name}: the worst pairs", ("from", "to", "value", "status", "class"))
-    for alike in rows:
+    for group in rows:
         line = add(body, "tr")
-        for ends in ([record.from_ for record in alike], [record.to for record in alike]):
+        for ends in ([record.from_ for record in group], [record.to for record in group]):
             names = list(dict.fromkeys(ends))
             add(line, "td", fmt.fold(names) + (f" ({len(names)})" if len(names) > 1 else ""))
-        values = sorted(record.value for record in alike if record.value is not None)
+        values = sorted(record.value for record in group if record.value is not None)
         spread = dict.fromkeys(map(fmt.figure, (*values[:1], *values[-1:])))
         add(line, "td", " to ".join(spread), class_="number")
-        add(line, "td", fmt.plain(alike[0].status, 12))
-        add(line, "td", fmt.plain(alike[0].class_, 40))
+        add(line, "td", fmt.plain(group[0].status, 12))
+        add(line, "td", fmt.plain(group[0].class_, 40))
 
 
 def _by_node(records: Sequence[PairRecord]) -> list[list[PairRecord]]:
