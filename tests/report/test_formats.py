@@ -88,11 +88,13 @@ def test_all_renderings_agree(report: Report) -> None:
 
     cases = strict.junit(junit(report, by="node"))
     assert cases.pop(VERDICT_CASE) == "pass"
+    inapplicable = sum(name == "does not apply" for _, name in cases)
+    assert (inapplicable > 0) == (counts["skip"] > 0)
     outcomes = Counter(cases.values())
-    assert outcomes.total() == sum(counts.values())
+    assert outcomes.total() == sum(counts.values()) - counts["skip"] + inapplicable
     assert outcomes["failure"] == counts["fail"]
     assert outcomes["error"] == counts["unknown"]
-    assert outcomes["skipped"] == counts["skip"] + counts["blocked"]
+    assert outcomes["skipped"] == inapplicable + counts["blocked"]
     folded = strict.junit(junit(report, by="check"))
     assert ({"failure", "error"} & set(folded.values()) == set()) == (state == "ready")
     told = {p.get("name"): p.get("value") for p in ET.fromstring(junit(report)).iter("property")}
@@ -139,7 +141,7 @@ def test_junit_names_family_node_and_check() -> None:
     }
     skipped = {e.get("message") for e in root.iter("skipped")}
     assert "blocked by [1] gpu-a03 drops connections that come from the other nodes" in skipped
-    assert "the node has no MIG device" in skipped
+    assert "gpu.part7 on gpu-a01: the node has no MIG device" in skipped
 
 
 def test_junit_tells_a_cause_with_its_fix_in_its_first_failure() -> None:
@@ -185,7 +187,9 @@ def test_junit_warnings_fail_under_fail_on_warn() -> None:
 def test_junit_folds_large_clusters() -> None:
     shown = junit(sample_report("not_ready", nodes=65))
     cases = strict.junit(shown)
-    assert len(cases) == 40 + 1
+    # gpu.part7 does not apply on one node, and is a case of the others.
+    assert len(cases) == 40 + 1 + 1
+    assert cases["gpu", "does not apply"] == "skipped"
     assert cases["net", "net.ports: net.ports is as expected."] == "failure"
     assert "fail: gpu-a03" in shown
     assert len(strict.junit(junit(sample_report("ready", nodes=64)))) == 64 * 40 + 1
@@ -202,9 +206,19 @@ def test_junit_folds_a_warning_beside_a_blocked_node(fail_on: str, outcome: str)
     assert strict.junit(junit(report, by="check"))["time", "time.skew: time.skew is as expected."] == outcome
 
 
-def test_junit_names_no_nodes_where_a_skip_holds_on_all_of_them() -> None:
-    root = ET.fromstring(junit(sample_report("ready", nodes=1), by="check"))
-    assert [e.get("message") for e in root.iter("skipped")] == ["the node has no MIG device"]
+@pytest.mark.parametrize("by", ["node", "check"])
+def test_junit_tells_of_a_family_once_what_does_not_apply(by: str) -> None:
+    """Which checks and why; where only if that is not everywhere."""
+    report = sample_report("ready", nodes=4)
+    checks, cells = report.matrix.checks, list(report.matrix.cells)
+    cells[checks.index("gpu.part5")] = cells[checks.index("gpu.part6")] = "----"
+    report = dataclasses.replace(report, matrix=dataclasses.replace(report.matrix, cells=tuple(cells)))
+    root = ET.fromstring(junit(report, by=by))
+    assert [e.get("message") for e in root.iter("skipped")] == [
+        "gpu.part5, gpu.part6; gpu.part7 on gpu-a01: the node has no MIG device"
+    ]
+    parts = {f"gpu.part{n}" for n in (5, 6)}
+    assert not [c for c in root.iter("testcase") if (c.get("name") or "").partition(":")[0] in parts]
 
 
 def test_markdown_fences_are_longer_than_what_they_hold() -> None:

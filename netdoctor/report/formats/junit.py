@@ -2,7 +2,8 @@
 
 Suite = family, classname = node, name = ``check: title``: CI systems follow a case from run to run by these,
 so nothing in them is measured. GitLab shows classname as the suite and ignores suite names, which is why the
-node is there. Each failure is there once, as a result; the cause and its fix are the text of it. One suite
+node is there. Each failure is there once, as a result; the cause and its fix are the text of it. What does
+not apply, a third of the results where no GPU or HCA is, is one skipped case of its family. One suite
 more, ``verdict``, has the counts, and is red itself where a verdict that is not READY made no case red;
 that of a scan of a part is skipped, and not green.
 """
@@ -47,10 +48,13 @@ def render(report: Report, *, by: str = "auto") -> str:
     cases = list(_cases(report, index))
     by_id = {cause.id: cause for cause in report.causes}
     explained = {n for case in cases for n in case.causes if n in by_id and by_id[n].status == case.status}
-    cases = list(_folded(report, cases)) if folded else cases
+    names = list(dict.fromkeys(case.family for case in cases))
+    inapplicable = [case for case in cases if case.status == "skip"]
+    cases = [case for case in cases if case.status != "skip"]
+    cases = [*(_folded(report, cases) if folded else cases), *_inapplicable(report, inapplicable)]
     root = ET.Element("testsuites", name="netdoctor", time=f"{report.run.duration_ms / 1000:.3f}")
     open_causes = dict(by_id)  # each is written out where it is told first
-    for family in dict.fromkeys(case.family for case in cases):
+    for family in names:
         suite = ET.SubElement(root, "testsuite", name=_text(family))
         for case in cases:
             if case.family == family:
@@ -111,11 +115,26 @@ def _folded(report: Report, cases: Sequence[_Case]) -> Iterator[_Case]:
         )
 
 
+def _inapplicable(report: Report, cases: Sequence[_Case]) -> Iterator[_Case]:
+    """Yield one case for all that does not apply in a family: which checks, where and why."""
+    families: dict[str, dict[str, list[_Case]]] = {}
+    for case in cases:
+        families.setdefault(case.family, {}).setdefault(case.message, []).append(case)
+    for family, reasons in families.items():
+        parts = []
+        for reason, same in reasons.items():
+            checks = ", ".join(dict.fromkeys(case.check for case in same))
+            nodes = list(dict.fromkeys(case.where for case in same))
+            where = "" if len(nodes) == len(report.matrix.nodes) else f" on {fmt.nodes_text(report, nodes)}"
+            parts.append(f"{checks}{where}{f': {reason}' if reason else ''}")
+        yield _Case(family, "", family, "skip", "; ".join(parts))
+
+
 def _add(
     suite: ET.Element, report: Report, case: _Case, causes: Mapping[int, Cause], untold: dict[int, Cause]
 ) -> None:
     title = next((check.title for check in report.checks if check.id == case.check), "")
-    element = _element(suite, case.where, f"{case.check}: {title}")
+    element = _element(suite, case.where, f"{case.check}: {title}" if case.check else "does not apply")
     titles = [f"[{n}] {describe.title(causes[n])}" for n in case.causes if n in causes]
     message = "; ".join(titles[:3]) or case.message
     blocks = [case.message or message]
