@@ -200,6 +200,23 @@ def test_jumps(tmp_path: Path) -> None:
     assert [h.host for h in resolve(tmp_path, text, "node", jump="[::1]:77").jump] == ["::1"]
 
 
+def test_files_of_this_folder_are_named_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who logs in runs in another folder; `--known-hosts known_hosts` was /known_hosts there."""
+    monkeypatch.chdir(tmp_path)
+    Path("config").write_text("IdentityFile mine\nUserKnownHostsFile known other\n")
+    Path("key").touch()
+    Path("known_hosts").touch()
+    found = Resolver(SshOptions(ssh_config=Path("config"))).resolve(target("a"))
+    assert found.keys == (str(tmp_path / "mine"),)
+    assert found.user_known_hosts == (str(tmp_path / "known"), str(tmp_path / "other"))
+    options = SshOptions(ssh_config=Path("config"), key=Path("key"), known_hosts=Path("known_hosts"))
+    found = Resolver(options).resolve(target("a"))
+    assert (found.keys, found.user_known_hosts) == (
+        (str(tmp_path / "key"),),
+        (str(tmp_path / "known_hosts"),),
+    )
+
+
 def test_what_is_stronger(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text("User conf\nPort 1\nIdentityFile /conf\nProxyJump gate\n")

@@ -465,7 +465,12 @@ def _expand_file(text: str, tokens: dict[str, str], where: str) -> str:
 
     if "${" in text:
         text = re.sub(r"\$\{(\w+)\}", variable, text)
-    return _expand_home(_expand(text, tokens, where), where)
+    return _from_here(_expand(text, tokens, where), where)
+
+
+def _from_here(text: str, where: str = "") -> str:
+    """A path as ssh would take it in this folder: who opens it runs in another one."""
+    return os.path.abspath(_expand_home(text, where))
 
 
 class Resolver:
@@ -597,7 +602,7 @@ class Resolver:
         keys = [_expand_file(text, tokens, "IdentityFile: ") for text in listed if text.lower() != "none"]
         keys_only = _yes(found.one("identitiesonly"))
         if self._options.key is not None:
-            key = _expand_home(str(self._options.key), "")
+            key = _from_here(str(self._options.key))
             if is_target:
                 keys, keys_only = [key], True
             elif key not in keys:
@@ -629,7 +634,7 @@ class Resolver:
         """Return the fields about host keys."""
         options = self._options
         if options.known_hosts is not None:
-            user_files: tuple[str, ...] = (_expand_home(str(options.known_hosts), ""),)
+            user_files: tuple[str, ...] = (_from_here(str(options.known_hosts)),)
             global_files: tuple[str, ...] = ()
         else:
             default_user = _in_home(("~/.ssh/known_hosts", "~/.ssh/known_hosts2"))
