@@ -426,10 +426,10 @@ def _start(args: argparse.Namespace, report: "Report", cluster: _Cluster, nodes:
     from netdoctor.report import fmt, summary
 
     if args.hosts_out is not None and not args.dry_run:
-        from netdoctor.report.save import write_whole
+        from netdoctor.report.save import READABLE, write_whole
 
         try:
-            write_whole(args.hosts_out[1], _hosts_text(args, cluster).encode())
+            write_whole(args.hosts_out[1], _hosts_text(args, cluster).encode(), READABLE)
         except OSError as error:
             raise InputError(f"--hosts-out {args.hosts_out[1]}: {error.strerror or error}") from None
     planned = {} if args.no_env or args.local else _planned(report, cluster)

@@ -200,7 +200,7 @@ def emit(report: Report, output: Output, options: RenderOptions | None = None) -
         data = render(report, output.format, for_stdout(options))
         put(data.encode() if isinstance(data, str) and output.format in UTF_8 else data)
         return
-    from netdoctor.report.save import pour, write_whole
+    from netdoctor.report.save import READABLE, pour, write_whole
 
     data = render(report, output.format, options)
     data = data if isinstance(data, bytes) else data.encode("utf-8", "replace")
@@ -208,7 +208,7 @@ def emit(report: Report, output: Output, options: RenderOptions | None = None) -
         pour(output.stream, data)
         os.close(output.stream)
     else:
-        write_whole(output.path, data)
+        write_whole(output.path, data, READABLE)
 
 
 def for_stdout(options: RenderOptions) -> RenderOptions:

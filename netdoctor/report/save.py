@@ -23,6 +23,7 @@ from netdoctor.report.scripts import with_scripts
 
 __all__ = [
     "LAST",
+    "READABLE",
     "is_ours",
     "keep",
     "load",
@@ -37,6 +38,8 @@ __all__ = [
 # Longer than any write takes: what is older was left by a process that was killed.
 STALE_S = 600.0
 READER_S = 10.0
+# Of -o FILE: a node exporter, a web server or a step of a CI reads it, as another user.
+READABLE = 0o644
 # The report of more has its facts and pairs packed: fewer bytes, and read when they are needed.
 PLAIN_NODES = 100
 SCRIPTS_KEPT = 300
@@ -124,8 +127,10 @@ def is_ours(path: Path) -> bool:
     return path.parent.name == LAST.parent.name
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file of mode 0600 by temporary name, fsync and rename. Raises OSError.
+def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Write a file by temporary name, fsync and rename. Raises OSError.
+
+    mode: what the umask takes from; READABLE for what was named for another program to read.
 
     A device or a pipe, such as /dev/stderr, cannot be replaced and is written to as it is. No link is
     followed that somebody else has made, and in netdoctor's own folder none at all.
@@ -143,7 +148,7 @@ def write_whole(path: Path, data: bytes) -> None:
     with _closing(folder):
         if ours:
             _sweep(folder, name)
-        _replace(folder, name, data)
+        _replace(folder, name, data, mode)
 
 
 def write_into(folder: Path, name: str, data: bytes) -> None:
@@ -172,11 +177,11 @@ def own_folder(path: Path) -> int:
     return folder
 
 
-def _replace(folder: int, name: str, data: bytes) -> None:
+def _replace(folder: int, name: str, data: bytes, mode: int = 0o600) -> None:
     """Put a file into a folder, in the place of one of that name."""
     temporary = f".{name[:100]}.{secrets.token_hex(8)}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(temporary, flags, 0o600, dir_fd=folder)
+    descriptor = os.open(temporary, flags, mode, dir_fd=folder)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)

@@ -19,7 +19,7 @@ from netdoctor.jsontext import encode
 from netdoctor.report.formats import jsonl
 from netdoctor.report.model import Report
 from netdoctor.report.output import Output, put
-from netdoctor.report.save import pour, write_whole
+from netdoctor.report.save import READABLE, pour, write_whole
 
 # Between two events that count answers.
 COUNTS_S = 0.2
@@ -117,5 +117,5 @@ def _begun(output: Output, report: Report) -> Output:
 
 def _emptied(path: Path) -> int:
     """A descriptor of a new, empty file in the place of what was there."""
-    write_whole(path, b"")
+    write_whole(path, b"", READABLE)
     return open_own(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)

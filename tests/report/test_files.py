@@ -47,6 +47,20 @@ def test_saved_report_comes_back_and_knows_its_file(tmp_path: Path) -> None:
     assert os.listdir(path.parent) == ["last.json"]
 
 
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o002, 0o644), (0o077, 0o600)])
+def test_a_named_output_is_for_others_to_read_and_what_is_saved_is_not(
+    tmp_path: Path, umask: int, mode: int
+) -> None:
+    before = os.umask(umask)
+    try:
+        emit(sample_report("ready"), Output("prom", tmp_path / "netdoctor.prom"))
+        save(sample_report("ready"), tmp_path / "saved.json")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "netdoctor.prom").stat().st_mode) == mode
+    assert stat.S_IMODE((tmp_path / "saved.json").stat().st_mode) == 0o600
+
+
 def test_other_folders_are_not_made(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         save(sample_report("ready"), tmp_path / "missing" / "a.json")
