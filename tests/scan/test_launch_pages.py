@@ -68,12 +68,16 @@ def test_what_is_copied_from_the_pages_works(lab4: Lab, folder: Path) -> None:
     jobs = found[".github/workflows/preflight.yml"]["jobs"]
     steps = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
     gitlab = found[".gitlab-ci.yml"]["preflight"]
-    *github, linted, short, good, diff = shell_parts(
-        folder, lab4, [script, *steps, *gitlab["script"], *executed("ci.md")]
-    )[1:]
-    assert len(github) == 2
-    assert "::error" not in github[0]
-    assert "READY" in github[1]
+    keys, differ = executed("ci.md")
+    keys += 'export GITHUB_STEP_SUMMARY="$PWD/step.md"\n'
+    github, summary, linted, short, good, diff = shell_parts(
+        folder, lab4, [script, keys, *steps, *gitlab["script"], differ]
+    )[2:]
+    assert "::error" not in github
+    assert "READY" in github
+    assert (summary, (folder / "step.md").read_text()[:8]) == ("", "## READY")
+    assert (folder / "known_hosts").read_text().count("ssh-ed25519") >= 4
+    assert strict.sarif((folder / "scan.sarif").read_bytes())["results"] == []
     assert linted.endswith("in 1 file")
     assert short.startswith("READY") or not short
     assert (good, (folder / "good.txt").read_text()) == ("", "node[0-3]\n")
