@@ -49,8 +49,12 @@ def render(report: Report, *, by: str = "auto") -> str:
     by_id = {cause.id: cause for cause in report.causes}
     explained = {n for case in cases for n in case.causes if n in by_id and by_id[n].status == case.status}
     names = list(dict.fromkeys(case.family for case in cases))
-    inapplicable = [case for case in cases if case.status == "skip"]
-    cases = [case for case in cases if case.status != "skip"]
+    # What is accepted is a skip, too, and a fault all the same.
+    accepted = {(check, node) for one in report.suppressed for check in one.checks for node in one.node_list}
+    kinds: tuple[list[_Case], list[_Case]] = ([], [])
+    for case in cases:
+        kinds[case.status == "skip" and (case.check, case.where) not in accepted].append(case)
+    cases, inapplicable = kinds
     cases = [*(_folded(report, cases) if folded else cases), *_inapplicable(report, inapplicable)]
     root = ET.Element("testsuites", name="netdoctor", time=f"{report.run.duration_ms / 1000:.3f}")
     open_causes = dict(by_id)  # each is written out where it is told first
