@@ -94,7 +94,7 @@ def test_an_accepted_failure_is_ready_and_says_so_everywhere(ground: Ground) -> 
     assert line in html.render(report)
     (told,) = strict.sarif(sarif(report))["results"]
     assert told["suppressions"] == [{"kind": "external", "justification": f"RMA 4711 (until {SOON})"}]
-    assert f"  accepted  {line}" in [shown.text for shown in pages.banners(opened(report), 0.0)]
+    assert f"  accepted  {line}" in [shown.text for shown in pages.banners(opened(report), 0.0, 200)]
     # It is neither healed nor new, whichever of the two reports is older.
     assert not diff(bad, report).healed
     assert not diff(report, bad).new
