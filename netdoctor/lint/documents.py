@@ -42,11 +42,6 @@ class Item:
         return int(text) if text is not None and text.isdecimal() and len(text) < 10 else None
 
     @property
-    def plain(self) -> bool:
-        """Whether it is a scalar without quotes."""
-        return isinstance(self.node, yaml.ScalarNode) and not self.node.style
-
-    @property
     def tag(self) -> str:
         return str(self.node.tag).rpartition(":")[2]
 

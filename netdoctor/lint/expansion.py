@@ -156,8 +156,7 @@ class Expander:
         """The inside of double quotes; blanks in front of its parts belong to them or to no node."""
         at = node.start_byte
         for child in node.children:
-            if child.start_byte > at:
-                yield self.unescaped(at, child.start_byte)
+            yield self.unescaped(at, child.start_byte)
             if child.type == "string_content":
                 yield self.unescaped(child.start_byte, child.end_byte)
             else:

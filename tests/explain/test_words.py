@@ -11,7 +11,7 @@ import pytest
 from netdoctor.cli import run
 from netdoctor.engine.registry import load_builtin
 from netdoctor.explain import pages
-from netdoctor.explain.glossary import KINDS, TYPES, entries, find
+from netdoctor.explain.glossary import KINDS, TYPES, Word, entries, find
 from netdoctor.explain.near import Near, Value, status, values
 from netdoctor.facts.software import ConfFile, EnvFacts, Job
 from netdoctor.model import Status
@@ -87,6 +87,15 @@ def test_what_a_word_may_be_is_cut_where_the_line_is_wider_than_the_screen():
     cut = pages.choice("x", [word], len(line) - 1).splitlines()[1]
     assert cut.endswith(" …")
     assert len(cut) < len(line)
+
+
+def test_only_a_paragraph_longer_than_its_room_is_cut():
+    share = (pages.HEIGHT - 2) // 2
+    long, fits = " ".join(["x" * 60] * (share + 5)), " ".join(["y" * 60] * share)
+    word = Word(name="w", kind="status", group="g", what=long, by=fits, source="s")
+    lines = pages.text(word, glossary()).splitlines()
+    assert [line.strip(" x") for line in lines if "x" in line] == [*[""] * (share - 1), "…"]
+    assert sum(line.endswith("y") for line in lines) == share
 
 
 LONG = ("NCCL_SOCKET_IFNAME", "MASTER_ADDR", "CUDA_VISIBLE_DEVICES")
@@ -213,6 +222,8 @@ def test_results_are_told_worst_first():
         Value(text="pass", nodes=("a", "c")),
     ]
     assert "net.ports: fail on b" in pages.text(find("MASTER_PORT")[0], glossary(), near)
+    alone = dict(pages.rows(find("MASTER_PORT")[0], glossary(), None))
+    assert f"net.ports: {load_builtin()['net.ports'].title}" in alone["decides"]
 
 
 def test_hostile_text_stays_inert(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch):

@@ -214,9 +214,18 @@ def test_an_image_is_told_by_the_name_of_its_file(name: str) -> None:
         ("job.sh", "srun hostname\n", Kind.SHELL),
         ("prod.env", "export A=1\nsource other\n", Kind.ENV),
         (".env.prod", "export A=1\nsource other\n", Kind.ENV),
+        ("my_hostfile", "gpu01\n", Kind.HOSTFILE),
+        ("machinefile.txt", "gpu01\n", Kind.HOSTFILE),
+        ("all.hosts", "gpu01\n", Kind.HOSTFILE),
+        ("settings", "# of the job\nNCCL_DEBUG=INFO\n", Kind.ENV),
+        ("image", "FROM base\nRUN make\n", Kind.DOCKERFILE),
+        ("start", "cd /job\ntorchrun --nnodes 2 train.py\n", Kind.SHELL),
+        ("notes", "gpu01 is slow\n", None),
     ],
 )
-def test_a_job_and_its_variables_are_told_by_name_or_by_text(name: str, text: str, kind: Kind) -> None:
+def test_the_kind_of_a_file_is_told_by_its_name_or_by_its_text(
+    name: str, text: str, kind: Kind | None
+) -> None:
     assert kind_of(f"jobs/{name}", text) is kind
 
 

@@ -169,7 +169,7 @@ def test_the_number_of_a_node_is_filled_in_early_for_other_things_than_ranks() -
     ("nodes", "rules"),
     [
         ("--nnodes 2 --rdzv-backend c10d --rdzv-endpoint node0:29500", ["torch.rdzv-id"]),
-        ("--nnodes 2 --node-rank 1 --master-addr node0", []),
+        ("--nnodes 2 --node-rank 1 --master-addr node0", ["torch.rdzv-id"]),
         ("--nnodes 1 --rdzv-backend c10d --rdzv-endpoint localhost:0", []),
     ],
 )
@@ -256,3 +256,45 @@ def test_a_variable_is_not_blamed_beside_the_option_of_its_name() -> None:
 
     assert "MASTER_ADDR of the environment is not read" in said("")
     assert "MASTER_ADDR" not in said("--master-addr node0")
+
+
+@pytest.mark.parametrize(("processes", "rules"), [("1", []), ("2", ["docker.shm"]), ("gpu", ["docker.shm"])])
+def test_one_process_needs_no_more_shared_memory(processes: str, rules: list[str]) -> None:
+    text = f"docker run --gpus all --network host image torchrun --nproc-per-node {processes} train.py\n"
+    assert told(text) == rules
+
+
+def test_a_text_in_single_quotes_is_blamed_where_it_stands() -> None:
+    text = (
+        "export MASTER_ADDR='$HOST'\n"
+        'torchrun --nnodes 2 --rdzv-backend c10d --rdzv-endpoint "$MASTER_ADDR":29500 train.py\n'
+    )
+    found = lint([read("x", Kind.SHELL, text.encode())])
+    assert [(one.rule, one.position.line) for one in found] == [("shell.single-quotes", 1)]
+
+
+def test_a_wrong_name_that_the_script_uses_itself_is_its_own() -> None:
+    text = "export MASTER_PROT=29500\n{}torchrun --standalone train.py\n"
+    assert told(text.format("")) == ["env.unknown-name"]
+    assert told(text.format("echo $MASTER_PROT\n")) == []
+
+
+@pytest.mark.parametrize(
+    ("machines", "rank", "rules"), [("2", "0", ["env.rank-unique"]), ("1", "0", []), ("2", "auto", [])]
+)
+def test_machines_of_one_accelerate_job_have_ranks_of_their_own(
+    machines: str, rank: str, rules: list[str]
+) -> None:
+    text = f"compute_environment: LOCAL_MACHINE\nnum_machines: {machines}\nmachine_rank: {rank}\n"
+    text += "num_processes: 16\nmain_process_ip: node0\nmain_process_port: 29500\n"
+    found = lint([read(name, Kind.ACCELERATE, text.encode()) for name in ("a.yaml", "b.yaml")])
+    assert [one.rule for one in found] == rules
+
+
+def test_gpus_of_a_task_are_held_against_its_processes() -> None:
+    text = (
+        "#!/bin/bash\n#SBATCH --nodes=2 --gpus-per-node=8\nsrun --ntasks-per-node=1 --gpus-per-task={} "
+        "torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint node0:29500 train.py\n"
+    )
+    assert told(text.format(4), Kind.SBATCH) == ["slurm.shape"]
+    assert told(text.format(8), Kind.SBATCH) == []

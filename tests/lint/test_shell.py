@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from netdoctor.lint import options
+from netdoctor.lint.expansion import TEXT_MOST
 from netdoctor.lint.launches import launches
 from netdoctor.lint.syntax import SNAPSHOTS_MOST, parse
 from netdoctor.lint.values import Script
@@ -179,6 +180,10 @@ def test_values_are_what_bash_says(seed: int) -> None:
         ('show 1 "a"{b,c}', None),
         ('A=x; show 1 ${A}y "{a,b}"c', ["xy", "{a,b}c"]),
         ('A=x; show 1 "$A " "a \\" $A" "" " "', ["x ", 'a " x', "", " "]),
+        (f"A={'x' * TEXT_MOST}; show 1 ${{A}}", ["x" * TEXT_MOST]),
+        (f"A={'x' * TEXT_MOST}; show 1 ${{A}}x", None),
+        ("A=x; f() { local A=y; }; f; show 1 $A", ["x"]),
+        ("A=x; f() { export A=y; }; f; show 1 $A", None),
     ],
 )
 def test_a_value_is_known_where_the_script_settles_it(line: str, words: list[str] | None) -> None:
@@ -205,6 +210,19 @@ def test_few_copies_of_a_long_scripts_variables_are_kept() -> None:
     assert [one.name for one in script.commands if one.environment] == ["run"] * SNAPSHOTS_MOST
 
 
+@pytest.mark.parametrize(
+    ("line", "exported"),
+    [("export A=x", True), ("declare -x A=x", True), ("declare A=x", False), ("export -n A=x", False)],
+)
+def test_a_declaration_exports_as_its_flags_say(line: str, exported: bool) -> None:
+    assert parse(line).assignments[0].exported is exported
+
+
+def test_a_column_counts_characters() -> None:
+    (command,) = parse('show "é" $A').commands
+    assert [word.position.col for word in command.words] == [1, 6, 10]
+
+
 def test_a_command_behind_a_blank_in_quotes_is_read_whole() -> None:
     (command,) = parse('show "$A $(date)"').commands
     assert str(command.words[1]) == "$A $(date)"
@@ -217,7 +235,7 @@ export E=kept
 srun bash -c "torchrun --a $N --b \\$SLURM_PROCID --c $SLURM_PROCID"
 srun bash -c 'torchrun --a $N --b $E'
 ssh host "cd /x && torchrun --a $N"
-ssh host 'torchrun --a $E'
+ssh -p 22 -t host 'torchrun --a $E'
 """)
     found = [launch for launch in launches(script) if launch.program == "torchrun"]
     shown = [[(str(w), [h.level for h in w.value.holes]) for w in one.command.words[2::2]] for one in found]

@@ -68,6 +68,14 @@ def test_more_pairs_than_columns_are_summed_up() -> None:
     assert len(lines) == 4
 
 
+def test_a_matrix_is_drawn_as_long_as_it_fits() -> None:
+    whole = report(full(3) | {(0, 2): (61.0, "warn")})
+    *table, _legend = matrix(whole, "bw.tcp", 200)
+    width = max(map(len, table))
+    assert matrix(whole, "bw.tcp", width)[:-1] == table
+    assert "slowest" in matrix(whole, "bw.tcp", width - 1)[0]
+
+
 def test_without_pairs_there_is_nothing() -> None:
     assert matrix(report({}), "bw.tcp", 80) == []
     assert matrix(report(full(3)), "bw.pair", 80) == []

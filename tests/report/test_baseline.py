@@ -82,6 +82,14 @@ def test_what_is_no_rate_is_left_out(value: float | None) -> None:
     assert not baseline(report(pair("bw.tcp", value, "Gbit/s")), "x", "ab").tcp
 
 
+@pytest.mark.parametrize("row", [pair("bw.tcp", 8.0, "Gbit/s"), measure("bw.allreduce.busbw.4096", 0.5)])
+def test_rates_of_either_kind_make_a_baseline(row: PairRecord | MeasureRecord, tmp_path: Path) -> None:
+    save(report(row), tmp_path / "good.json")
+    found = read(tmp_path / "good.json", "ab")
+    assert found is not None
+    assert len(found.tcp) + len(found.busbw_gbyte_s) == 1
+
+
 def test_a_report_without_bandwidth_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "quick.json"
     save(report(), path)

@@ -127,10 +127,12 @@ def rated(*rates: float, unit: str = "GB/s", state: str = "ready") -> Report:
         pytest.param("GB/s", 40.0, 20.0, True, True, id="a rate halved"),
         pytest.param("GB/s", 40.0, 49.0, True, False, id="a rate rose"),
         pytest.param("%", 0.0, 0.4, False, False, id="loss within its bound"),
+        pytest.param("%", 0.0, 0.5, False, False, id="loss at its bound"),
         pytest.param("%", 0.0, 0.6, True, True, id="loss grew"),
         pytest.param("ms", 10.0, 14.0, False, False, id="a time scatters"),
         pytest.param("ms", 10.0, 40.0, True, False, id="a time grew, which proves nothing"),
         pytest.param("bytes", 9000.0, 1500.0, True, False, id="what is counted does not scatter"),
+        pytest.param("bytes", 9000.0, 9000.0, False, False, id="what is counted stayed"),
     ],
 )
 def test_one_run_has_a_default_band(unit: str, before: float, now: float, moved: bool, worse: bool) -> None:
@@ -216,6 +218,24 @@ def test_what_changed_on_nodes_comes_before_what_broke_there() -> None:
 @pytest.mark.parametrize(("runs", "end"), [(1, "profile full"), (3, "profile full, newest of 3 runs")])
 def test_the_older_side_says_how_many_runs_it_has(runs: int, end: str) -> None:
     assert told(sample_report(), sample_report(), runs)[0].endswith(f"NOT READY   {end}")
+
+
+@pytest.mark.parametrize(("changed", "more"), [(20, []), (23, ["and 3 more: -o json"])])
+def test_changes_neither_better_nor_worse_are_counted_from_the_21st_on(changed: int, more: list[str]) -> None:
+    before = dataclasses.replace(sample_report("ready"), measures=())
+    cells = tuple("bbbb" if n < changed else row for n, row in enumerate(before.matrix.cells))
+    now = dataclasses.replace(before, matrix=dataclasses.replace(before.matrix, cells=cells))
+    lines = told(before, now)
+    assert sum("pass -> blocked" in line for line in lines) == 20
+    assert [line.strip() for line in lines if "more" in line] == more
+
+
+def test_the_band_of_a_value_says_what_it_is_learnt_from() -> None:
+    runs, now = [rated(40.0), rated(41.0), rated(39.0)], rated(5.0)
+    assert "by default)" in "\n".join(told(runs[0], now))
+    found = diff(runs[0], now, runs[1:])
+    shown = changes.text(found, runs[0], now, names=("old", "new.json"), width=100)
+    assert "of 3 runs)" in shown
 
 
 def test_json_has_all_of_it_and_many_values_are_one_line() -> None:

@@ -30,6 +30,8 @@ def test_comes_back_equal(state: str) -> None:
     report = with_evidence(sample_report(state))
     assert loads(dumps(report, facts=True)) == report
     assert loads(dumps(report, facts=True, pretty=True)) == report
+    large = dataclasses.replace(report, launch={"tokens": 2**53})  # of so many digits that each is looked at
+    assert loads(dumps(large, facts=True)) == large
 
 
 def test_names_are_those_of_the_contract() -> None:

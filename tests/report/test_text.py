@@ -10,6 +10,7 @@ import pytest
 
 from netdoctor.report import summary
 from netdoctor.report.commands import to_paste
+from netdoctor.report.describe import explains, fix_label
 from netdoctor.report.formats.json_ import dumps, loads
 from netdoctor.report.formats.jsonl import render as jsonl
 from netdoctor.report.formats.junit import render as junit
@@ -19,6 +20,7 @@ from netdoctor.report.formats.text import render
 from netdoctor.report.model import (
     Cause,
     CommandRecord,
+    Explained,
     FamilyRow,
     FixRecord,
     Gap,
@@ -27,6 +29,7 @@ from netdoctor.report.model import (
     Report,
     Result,
 )
+from netdoctor.report.results import Index
 from tests.counting import calls
 from tests.report.build import lost, sample_report, with_evidence
 
@@ -208,6 +211,34 @@ def test_fix_label_says_what_the_fix_costs() -> None:
         "lets jobs read physical memory]"
     ) in shown
     assert "fix       \x1b[31;1mRISK HIGH: \x1b[0mload" in render(report, color=True)
+
+
+@pytest.mark.parametrize(
+    ("fix", "label"),
+    [
+        (FixRecord(text="ask for it", kind="owner"), "ask for it"),
+        (
+            FixRecord(text="name them", kind="hosts", effect="next scan", where="on node1"),
+            "name them [on node1, in the hosts file, next scan]",
+        ),
+    ],
+)
+def test_fix_label_of_words_says_when_only_of_the_hosts_file(fix: FixRecord, label: str) -> None:
+    assert fix_label(sample_report("not_ready"), fix) == label
+
+
+def test_what_a_cause_explains_leaves_out_its_own_result_and_what_did_not_run() -> None:
+    report = sample_report("not_ready")
+    ends = [
+        ("net.ports", "gpu-a03"),
+        ("bw.pair", "gpu-a01"),
+        ("time.sync", "gpu-a01"),
+        ("time.skew", "gpu-a02"),
+    ]
+    cause = dataclasses.replace(
+        report.causes[0], explains=tuple(Explained(check=check, target=end) for check, end in ends)
+    )
+    assert explains(report, cause, Index(report)) == ["time.skew on gpu-a02"]
 
 
 def test_suspected_causes_say_so_and_what_would_settle_them() -> None:

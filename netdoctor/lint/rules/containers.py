@@ -374,7 +374,6 @@ def k8s_env_type(config: Config) -> Iterator[Found]:
                 value = entry.get("value")
                 if (
                     value is not None
-                    and value.plain
                     and value.tag in ("int", "float", "bool")
                     and "{{" not in (value.text or "")
                 ):

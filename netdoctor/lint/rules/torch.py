@@ -373,7 +373,7 @@ def torch_rdzv_id(shell: Shell) -> Iterator[Found]:
     """
     for launch in shell.launches_of(*TORCH):
         word = launch.get("rdzv-id")
-        if word is None or not several(launch) or backend(launch) == "static":
+        if word is None or not several(launch):
             continue
         for hole in word.value.holes:
             fresh = "RANDOM" in hole.names or "SRANDOM" in hole.names or _FRESH.search(hole.command)

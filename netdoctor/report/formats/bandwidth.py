@@ -59,12 +59,12 @@ def matrix(report: Report, check: str, width: int) -> list[str]:
         rows.append(row)
     head = [f"{fmt.plain(check, 20)} {fmt.plain(unit, 12)}", *(f"{i} " for i in range(len(nodes)))]
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-    if sum(widths) + len(widths) + 2 > width:
-        return _slowest(check, unit, list(records.values()))
     lines = []
     for first, *others in [head, *rows]:
         cells = " ".join(_cells(others, widths[1:]))
         lines.append(f"  {first:<{widths[0]}} {cells}".rstrip())
+    if max(map(len, lines)) > width:
+        return _slowest(check, unit, list(records.values()))
     legend = "  rows send to columns"
     if any(record.status in MARKS for record in records.values()):
         legend += "; X under half the usual, ! slow"
