@@ -113,7 +113,7 @@ def carried(where: Where, before: Cells, now: Cells, known: Known | None, *, eve
     if known is None:
         return where
     if everything:
-        where = replace(where, view="causes", back=())
+        where = replace(where, view="causes", back=(), cursor=None)  # which goes to the worst cell
     where = replace(
         where,
         back=tuple(s for s in where.back if s.view not in _OF_A_CAUSE or s.cause in (None, *known.by_key)),
