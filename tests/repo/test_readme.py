@@ -1,4 +1,4 @@
-"""README in four languages: commands that parse, a hosts file that loads, real words of reports, links that lead somewhere."""
+"""README in four languages: its commands parse, its hosts file loads, reports and links are real."""
 
 import re
 import shlex
