@@ -154,7 +154,7 @@ def _fix(article: ET.Element, report: Report, fix: FixRecord, label: str) -> Non
     for shell in commands.fix_commands(fix, every=True):
         command(article, shell)
     if fix.undo:
-        undo = _folded(article, "takes it back")
+        undo = _folded(article, "undo")
         for shell in commands.to_paste(fix.undo):
             command(undo, shell)
 
@@ -302,7 +302,7 @@ def _gaps(section: ET.Element, report: Report, index: Index) -> None:
 
 
 def _notes(section: ET.Element, report: Report, index: Index) -> None:
-    healed = [f"healed: {line}" for line in summary.healed(report)]
+    healed = [f"fixed: {line}" for line in summary.healed(report)]
     _list(section, [*healed, *(fmt.plain(note.text, 1_000) for note in report.notes)])
 
 
