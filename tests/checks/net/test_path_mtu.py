@@ -165,7 +165,7 @@ def test_a_cloud_has_no_switch_ports() -> None:
     machines = {name: net(i, netdevs=(loopback(), netdev(mtu=9000))) for i, name in enumerate(names(3), 1)}
     for clouds, word, shell in (
         (("gcp", "gcp", "gcp"), "1460 bytes unless set", "gcloud compute networks describe"),
-        (("aws", "aws", "aws"), "inside of a VPC 9001 bytes", ""),
+        (("aws", "aws", "aws"), "inside a VPC 9001 bytes", ""),
         (("azure", "azure", "azure"), "set the switch", ""),
         (("gcp", "aws", "gcp"), "set the switch", ""),
         ((None, None, None), "set the switch", ""),
