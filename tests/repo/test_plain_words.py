@@ -109,7 +109,9 @@ def hits(path: Path) -> Iterator[str]:
     "top",
     [
         *("netdoctor", "checks", "docs", ""),
-        pytest.param("tui", marks=pytest.mark.xfail(reason="walk.py and app.py, two words", strict=True)),
+        pytest.param(
+            "tui", marks=pytest.mark.xfail(reason="tui/app.py says: that cause is gone", strict=True)
+        ),
     ],
 )
 def test_texts_for_users_have_no_private_words(top: str) -> None:

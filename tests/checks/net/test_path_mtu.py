@@ -81,7 +81,7 @@ def test_one_path_both_ways_is_one_pair() -> None:
     findings = judge(path_mtus(4, {("n1", "n2"): HOLE, ("n2", "n1"): HOLE}))
     assert causes(findings) == {"mtu-black-hole": {"n1->n2"}}
     assert set(found(findings)) == {"n1->n2", "n2->n1"}
-    assert "on the way {nodes}" in cause(findings, "mtu-black-hole").title
+    assert "on the path {nodes}" in cause(findings, "mtu-black-hole").title
 
 
 def test_a_hole_at_everybody_is_between_the_nodes() -> None:
