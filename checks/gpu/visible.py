@@ -95,10 +95,8 @@ LET_IN = run(
 REPLACE = (
     look("read the driver's messages about it", "dmesg | grep -E 'Xid|fallen off the bus'", root=True),
     after_reboot(
-        "first take the node out of the scheduler, then switch its power off and on (without "
-        "ipmitool, on its "
-        "BMC; a warm restart rarely helps); if the fault comes back, the GPU, its power or its "
-        "slot is broken",
+        "first take the node out of the scheduler, then switch its power off and on (without ipmitool, on "
+        "its BMC; a warm restart rarely helps); if the fault comes back, the GPU, its power or slot is bad",
         "ipmitool chassis power cycle",
         risk="high",
         loses="whatever runs there, at once",
@@ -289,11 +287,7 @@ def _fewer(gpu: GpuFacts, inside: list[Fix]) -> tuple[Cause, str, Fix | list[Fix
         missing = [f"-c={i}" for i in range(len(gpu.pci)) if f"/dev/nvidia{i}" not in gpu.device_nodes]
         shell = f"nvidia-modprobe {' '.join(missing)}"
         make = run("create the device nodes again", shell, root=True, persistent=False)
-        names = (
-            f"only {listing(gpu.device_nodes)} exist"
-            if gpu.device_nodes
-            else "none of their device nodes exists"
-        )
+        names = f"only {listing(gpu.device_nodes)} exist" if gpu.device_nodes else "no device node exists"
         return NO_NODE, f"; {names} in /dev", make
     return HIDDEN, "", SEARCH
 

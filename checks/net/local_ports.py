@@ -65,8 +65,7 @@ def net_local_ports(
         elif has < FEW_PORTS and has * FAR_FEWER <= typical:
             yield FEW.warn(
                 f"the kernel can assign {has} local ports, on most nodes {typical}: data loaders, "
-                "checkpoints "
-                "and the shell need some, too",
+                "checkpoints and the shell need some, too",
                 at=node,
                 observed=f"{has} ports",
                 expected=PEERS(f"{typical} ports"),

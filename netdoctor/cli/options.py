@@ -103,8 +103,7 @@ def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
         "--last",
         action="store_true",
         help="the hosts and options of the last saved report; what this command line has wins, and "
-        "--only, --skip and "
-        "--node hold for this run alone",
+        "--only, --skip and --node hold for this run alone",
     )
     nodelist = "as HOSTS, in the words of srun: gpu[01-16]"
     parser.add_argument("-w", "--nodelist", action=Joined, metavar="EXPR", help=nodelist)

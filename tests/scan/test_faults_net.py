@@ -221,7 +221,7 @@ QUEUE = case(
 PORTS = case(
     "node1 sysctl name=net.ipv4.ip_local_port_range value=45000 45000", "local-ports-short",
     "net.local-ports", nodes=("node1",), fix="ip_local_port_range=32768 60999",
-    said="give away 1 of the ports 45000-45000; 1 rank may need at least 2",
+    said="assign 1 of the ports 45000-45000; 1 rank may need at least 2",
 ).values[0]  # fmt: skip
 
 

@@ -124,8 +124,7 @@ def checked(address: str) -> str:
     if address != AUTO and not ADDRESS.fullmatch(address):
         raise InputError(
             f"{clean(address, 80)!r} is not the address of a Ray cluster: write HOST:PORT of its "
-            "head (6379 unless "
-            "ray start has another), or auto where this machine is part of it"
+            "head (6379 unless ray start has another), or auto where this machine is part of it"
         )
     return address
 
