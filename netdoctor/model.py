@@ -148,14 +148,14 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fix:
-    """A way to heal a cause. netdoctor never runs it.
+    """A way to fix a cause. netdoctor never runs it.
 
     kind: what it is; None for what its commands say. Looking and acting are two fixes, never one.
     effect: when it takes effect: ``at once``, ``next login``, ``next launch``, ``after reboot``; empty for a
         command that only looks.
     persistent: survives a reboot. widens: what it opens or trusts beyond before, or None.
     loses: what is gone while or after it runs (sessions, a job, a route), or None.
-    undo: commands that take it back.
+    undo: commands that revert it.
     risk: low; medium where something may be lost; high where somebody has to decide.
     text: one line, what it does.
     """

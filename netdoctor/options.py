@@ -166,7 +166,7 @@ PARTITION = Rule(_partition)
 
 # Why a report does not keep an option, or a command that verifies a fix does not repeat it.
 NAMED_EACH_TIME = "code is loaded only from folders that are named now"
-TRUST = "who may be trusted is said each time"
+TRUST = "trust has to be given each time"
 LISTED = "a report holds the hosts themselves"
 NAMES_CHECKS = "the command names its checks and nodes"
 ONE_CHECK = "the command runs one check, within the usual bounds"
@@ -453,7 +453,8 @@ class ScanRequest:
         asks_nodes=True,
     )
     reach: tuple[str, ...] = job_option(
-        "every node asks this for its head, by its name, proxy and CAs; repeatable, no password is sent",
+        "every node sends an HTTP HEAD request to URL, with its own proxy and CAs; repeatable, no "
+        "password is sent",
         (),
         rule=URL,
         metavar="URL",
@@ -519,8 +520,8 @@ class ScanRequest:
         not_repeated=OWN_VERDICT,
     )
     require: tuple[str, ...] = output_option(
-        "families of checks (sw, gpu, bw, ...): what could have been examined there and was not leaves the "
-        "verdict UNDECIDED; '' takes it back",
+        "families of checks (sw, gpu, bw, ...): what was not tested there makes the "
+        "verdict UNDECIDED; '' cancels it",
         (),
         rule=GLOBS,
         metavar="FAMILY,...",

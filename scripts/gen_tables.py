@@ -22,7 +22,7 @@ OPTIONS_HEAD = """\
 
 # Options of a scan
 
-What `netdoctor scan`, `gate` and `tui` are told of a scan; `netdoctor scan -h` shows those of every day,
+Options of `netdoctor scan`, `gate` and `tui`; `netdoctor scan -h` shows those of every day,
 here in bold. `NETDOCTOR_<FLAG>` stands for an option that is not typed (`NETDOCTOR_SSH_PORT=44222`, lists
 with commas, switches `1` and `0`), and what is typed wins. A saved report keeps the options of its scan,
 and `--last` asks for them again; the command that verifies a fix repeats them where no report was saved.

@@ -116,10 +116,10 @@ def uncounted(
     before: dict[str, Counted] = {one.name: one for one in getattr(first, kind)}
     after: dict[str, Counted] = {one.name: one for one in getattr(later.reading, kind)}
     if never := sorted(expected - before.keys()) if len(before) < COUNTED[kind] else ():
-        yield unknown(HERE, f"what {listing(never, 4)} counts was not told")
+        yield unknown(HERE, f"{listing(never, 4)}: no counters were reported")
     fewer = [name for name, one in before.items() if one.read > (after[name].read if name in after else 0)]
     if fewer := [name for name in fewer if kind == "ports" or name in expected]:
-        yield unknown(HERE, f"{listing(fewer, 4)} told at the end less of what it counts than at login")
+        yield unknown(HERE, f"{listing(fewer, 4)} reported fewer counters at the end than at login")
 
 
 def rate_findings(one: Grown, table: Counters, where: str, words: Words) -> Iterator[Finding]:

@@ -57,12 +57,12 @@ def own_name(name: str, host: HostFacts | None, address: str | None) -> Fix:
     Its full name moves with it; what else getfqdn() says is another name of the line, and stays.
     """
     if LOOPBACKS.fullmatch(name):
-        return run("localhost is every machine's name: give it one of its own (hostnamectl set-hostname)")
+        return run("every machine is called localhost: give this one its own name (hostnamectl set-hostname)")
     fqdn = host.fqdn if host and host.fqdn and host.fqdn != name else ""
     is_full = fqdn.partition(".")[0].lower() == name.partition(".")[0].lower()
     shell = (
         rewrite({name: address}, [fqdn] if is_full else []) if address and not is_loopback(address) else None
     )
     again = "; cloud-init writes it back unless manage_etc_hosts is off" if host and host.cloud else ""
-    text = f"give the own name its address in /etc/hosts{again}"
+    text = f"give the host name its address in /etc/hosts{again}"
     return run(text, shell or "", undo=UNDO, root=True, effect="next launch")

@@ -49,10 +49,10 @@ def install(
     is_there = of_torch or software.packages.get(package)
     if software.externally_managed and is_there:  # somebody has put it there already, and it would stay first
         options = f" --break-system-packages{options}"
-        where += "; that is the distribution's own, so a virtual environment for the job is the better place"
+        where += "; that Python belongs to the distribution, so a virtual environment for the job is better"
     elif software.externally_managed:
-        where = f"a virtual environment of the job's own, as {python} is the distribution's: name its"
-        where += f" Python, {VENV}/bin/python, to the job and to --python"
+        where = f"a new virtual environment, because {python} belongs to the distribution; use"
+        where += f" {VENV}/bin/python for the job and with --python"
         first, python = (
             f"{shlex.quote(python)} -m venv --system-site-packages {VENV} && ",
             f"{VENV}/bin/python",
@@ -81,7 +81,7 @@ def install_torch(software: SoftwareFacts, version: str | None) -> Fix:
         index = f" --index-url https://download.pytorch.org/whl/{build}"
         source = ", from torch's own index or your copy of it"
         return install(software, "torch", version, source=source, options=index)
-    source = ", from where the other nodes have it: no public index does" if build else ""
+    source = ", from the source that the other nodes used: no public index has it" if build else ""
     return install(software, "torch", version, source=source)
 
 
@@ -100,7 +100,7 @@ def install_driver(branch: int | str, or_newer: str = "") -> Fix:
     guide). Elsewhere no package is called after a branch.
     """
     return after_reboot(
-        f"install a driver of branch {branch}{or_newer}, by the means that installed this one",
+        f"install a driver of branch {branch}{or_newer}, in the same way as the present one",
         '. /etc/os-release; case " $ID $ID_LIKE " in '
         f'*" ubuntu "*) apt-get install --yes nvidia-driver-{branch}-server;; '
         f'*" rhel "*|*" fedora "*) dnf module install -y nvidia-driver:{branch}-dkms;; '

@@ -43,7 +43,7 @@ def raise_limit(
     unit = f"Limit{item.upper()}={number or 'infinity'}" + (f":{keeps}" if keeps else "")
     most = {"": str(number), "infinity": "-1"}.get(keeps, keeps)
     flag = f"{item}={f'{number}:{most}' if number else '-1'}"
-    itself = in_job("in the job script, where the hard limit allows it (logins stay as they are)", in_script)
+    itself = in_job("in the job script, where the hard limit allows it (logins do not change)", in_script)
     if host.container:
         larger = in_job(
             f"start the {host.container} container with a higher limit",
@@ -62,7 +62,7 @@ def raise_limit(
     kind = "soft" if keeps else "-"
     lines = " ".join(f"'{who} {kind} {item} {value}'" for who in dict.fromkeys(("*", "root", user)))
     logins = run(
-        "raise it for logins: PAM reads it from the file; where sshd does without PAM, in the sshd that runs",
+        "raise it for logins: in the file that PAM reads, or, if sshd does not use PAM, in the running sshd",
         f"mkdir -p {FOLDER} && printf '%s\\n' {lines} > {file}",
         f'sshd -T | grep -qix "usepam yes" || prlimit --pid $(pgrep -o -x sshd) --{item}={running}',
         undo=f"rm -f {file}",
@@ -70,8 +70,8 @@ def raise_limit(
         effect="next login",
     )
     service = slurmd_limit(
-        "where a service starts the job, limits.conf does not reach it: the same for slurmd "
-        "(or containerd, ssh)",
+        "if a service starts the job, limits.conf has no effect: raise it for slurmd (or "
+        "containerd, ssh), too",
         item,
         unit,
     )
@@ -85,17 +85,15 @@ def _of_raylet(item: str, value: str, unit: str, shell: str) -> list[Fix]:
     """
     return [
         run(
-            "raise it for the raylet that runs, which takes CAP_SYS_RESOURCE; workers that it starts from "
-            "then on have it",
+            "raise it for the running raylet (needs CAP_SYS_RESOURCE); workers that it starts later have it",
             f"for pid in $(pgrep -x raylet); do prlimit --pid $pid --{item}={value}; done",
             root=True,
             effect="next launch",
             persistent=False,
         ),
         run(
-            "so that it stays, or where that is not permitted: ray stop, then ray start where the limit is "
-            f"raised ({unit} in the unit that starts Ray; elsewhere {shell} before it, as far as the hard "
-            "limit of that shell lets it)",
+            f"to keep it, or if that is not permitted: raise the limit where Ray is started ({unit} in its "
+            f"unit; else {shell} before it, up to the hard limit of that shell), then ray stop and ray start",
             effect="next launch",
         ),
     ]

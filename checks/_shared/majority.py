@@ -45,7 +45,7 @@ class Majority(Generic[H]):
         if not self.is_split:
             return ""
         if sizes == [1, 1]:
-            return "and of two nodes neither is the odd one"
+            return "and with two nodes there is no majority"
         if len(sizes) == 2:
             return f"and as many nodes have one as the other ({sizes[0]} each)"
         return f"{len(sizes)} values and no majority"

@@ -12,7 +12,9 @@ from netdoctor.model import CLUSTER, Cause, Finding, pair, unknown
 Cell = tuple[str, str]
 # What a socket hears that gets no port from the kernel: of UDP, of TCP [Linux net/ipv4/af_inet.c].
 NO_PORTS_LEFT = ("EAGAIN", "EADDRNOTAVAIL")
-NO_PORT = Cause("local-ports-none", "{nodes} {has} no port left to send from", follows=("net.local-ports",))
+NO_PORT = Cause(
+    "local-ports-none", "{nodes} {has} no free local port for new connections", follows=("net.local-ports",)
+)
 # Whatever one node sends (0) or is sent (1).
 Line = tuple[int, str]
 

@@ -29,7 +29,7 @@ from netdoctor.model import seen as evidence
 # A name that fewer than one node in so many has is taken for its own.
 FEW = 8
 # No command: nothing says which side is right.
-_DECIDE = run("decide for one of them, and bring the other nodes to it", effect="next launch")
+_DECIDE = run("choose one of them, and use it on all nodes", effect="next launch")
 
 T = TypeVar("T")
 Fixes = Fix | Sequence[Fix]

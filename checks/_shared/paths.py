@@ -75,7 +75,7 @@ def about_path(finding: Finding, path: Path | None) -> Finding:
 def leave_out(left: Path, paths: Paths) -> tuple[Fix, ...]:
     """The other interfaces that NCCL takes, where it alone uses this path and has others."""
     if left.is_rail and left.sources != left.addresses:
-        text = "where each rail is a network of its own, let NCCL stay on it"
+        text = "if each rail is a separate network, keep NCCL on its own rail"
         return (in_job(text, export("NCCL_CROSS_NIC", "0"), persistent=True),)
     in_use = {(use.node, use.address) for use in paths.uses if use.purpose.startswith(SOCKET)}
     names = dict.fromkeys(
@@ -86,7 +86,7 @@ def leave_out(left: Path, paths: Paths) -> tuple[Fix, ...]:
     )
     if left.users != ("NCCL",) or not names or not all(map(is_ifname, names)):
         return ()
-    text = "where NCCL is not meant to use that network, name the others"
+    text = "if NCCL should not use that network, name the others"
     return (in_job(text, export("NCCL_SOCKET_IFNAME", f"={','.join(names)}"), persistent=True),)
 
 
@@ -134,9 +134,9 @@ class SocketRow:
         """How much slower it is than others of its node; empty where it is not, or nobody can tell."""
         fastest = max(one.mbit_s for one in rows)
         if is_tunnel_name(self.row.ifname) and not all(is_tunnel_name(one.row.ifname) for one in rows):
-            return "an overlay beside a direct network"
+            return "an overlay, although there is a direct network"
         if 0 < self.mbit_s * FAR_APART <= fastest:
-            return f"{self.mbit_s / 1000:g} Gbit/s beside {fastest / 1000:g}"
+            return f"{self.mbit_s / 1000:g} Gbit/s, another {fastest / 1000:g}"
         return ""
 
 

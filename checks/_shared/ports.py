@@ -290,12 +290,12 @@ _PORTS = {
     EPHEMERAL: " to the ports that the kernel picks",
 }
 _STATELESS = (
-    "A filter without state at {nodes} drops by port, answers included: what gets through changes with the "
-    "source port, from run to run"
+    "A stateless filter at {nodes} drops packets by port, answers included: which connections pass depends "
+    "on the source port, and changes from run to run"
 )
 _SETTLE = (
     "read the firewall rules at both ends as root (nft list ruleset), or scan with a third node: "
-    "its connections show which end it is"
+    "its connections show which end is at fault"
 )
 
 
@@ -373,7 +373,7 @@ class _Words:
             yield seen("the rendezvous port on the same pairs", "open", at=src)
         if fabric:
             tools = f"nftables, iptables, firewalld and ufw on {self._in_order(fabric)}"
-            yield seen(tools, "no rule set of theirs explains it", at=dst)
+            yield seen(tools, "none of their rule sets explains it", at=dst)
 
     def _in_order(self, nodes: set[str]) -> str:
         return listing(sorted(sorted(nodes), key=lambda n: self.order.get(n, len(self.order))))
@@ -397,7 +397,10 @@ def _title(fault: Fault, outcome: str, ports: str, fabric: bool) -> str:
     if _only_rendezvous(fault, outcome, ports):
         if fabric:
             return "Only the rendezvous port gets through to {nodes}; NCCL and gloo use others"
-        return "{nodes} let{s} in the rendezvous port only; NCCL and gloo use ports that the kernel picks"
+        return (
+            "{nodes} accept{s} connections on the rendezvous port only; NCCL and gloo use ports "
+            "that the kernel picks"
+        )
     match fault.kind:
         case Kind.IN:
             if outcome == "no_route":
@@ -419,6 +422,6 @@ def _title(fault: Fault, outcome: str, ports: str, fabric: bool) -> str:
         case Kind.ALL:
             if len(fault.nodes) == 2:
                 return f"{{nodes}} cannot connect to each other{where}: connections are {done}"
-            how = ", by no rule set of theirs" if fabric else ""
+            how = ", and no rule set of the nodes explains it" if fabric else ""
             return f"No node can connect to another: connections{where} are {done} everywhere{how}"
     return f"Connections{where} on the way {{nodes}} are {done}"

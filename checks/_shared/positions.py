@@ -101,7 +101,7 @@ def unread_reason(location: Place, patience_s: float) -> str:
     if location.error == HUNG:
         return f"no answer within {patience_s:g} s"
     if location.error == UNTRIED:
-        return "not looked at, because other places hang"
+        return "not read, because other paths hang"
     return "" if location.error is None else MOUNT_ERRORS.get(location.error, location.error)
 
 
@@ -144,7 +144,7 @@ def clean_up(path: str) -> Fix:
     """See what fills a file system."""
     where = quoted(path)
     return look(
-        "see what fills it, and remove what nobody uses",
+        "see what fills it, and delete what is not needed",
         f"df -h {where}; du -xah {where} 2>/dev/null | sort -h | tail -n 15",
         root=True,
     )

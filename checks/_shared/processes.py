@@ -40,7 +40,7 @@ def end_processes(busy: Sequence[GpuProcess]) -> tuple[Fix, Fix]:
     return (
         look("see what they are", f"ps -o pid,user,etime,args -p {pids}"),
         run(
-            "end them, only if they are left over",
+            "end them, but only if no job needs them",
             *ends,
             root=True,
             risk="high",

@@ -11,15 +11,17 @@ from netdoctor.facts.accelerators import AcceleratorFacts, AmdGpu
 from netdoctor.model import DERIVED, LIKELY, PEERS, Action, Cause, Finding, look, ok, seen, skip, unknown
 
 ERRORS = Cause("amd-ecc", "{nodes} {has} an AMD GPU with uncorrected errors", action=Action.REBOOT)
-WORN = Cause("amd-memory-worn", "{nodes} {has} an AMD GPU with memory past repair", action=Action.REPLACE)
+WORN = Cause(
+    "amd-memory-worn", "{nodes} {has} an AMD GPU with memory that cannot be repaired", action=Action.REPLACE
+)
 PENDING = Cause(
     "amd-memory-pending",
     "{nodes} {has} an AMD GPU with faulty memory until its next reset",
     action=Action.RESET_GPU,
 )
-HOT = Cause("amd-hot", "AMD GPUs of {nodes} are as hot as they may become", action=Action.DRAIN)
-CAPPED = Cause("amd-power-capped", "AMD GPUs of {nodes} are limited to less power than their default")
-SLOWED = Cause("amd-clocks-set", "AMD GPUs of {nodes} are held to low clocks")
+HOT = Cause("amd-hot", "AMD GPUs of {nodes} are at their temperature limit", action=Action.DRAIN)
+CAPPED = Cause("amd-power-capped", "AMD GPUs of {nodes} have a power limit below the default")
+SLOWED = Cause("amd-clocks-set", "AMD GPUs of {nodes} are limited to low clocks")
 NARROW = Cause("amd-pcie-narrow", "AMD GPUs of {nodes} have a slow PCIe link", LIKELY, action=Action.DRAIN)
 UNLINKED = Cause("amd-xgmi-fewer", "AMD GPUs of {nodes} have fewer XGMI links than others", LIKELY)
 # power_dpm_force_performance_level (Linux Documentation/gpu/amdgpu/thermal.rst): those that hold clocks down.
@@ -89,7 +91,7 @@ def _slow_link(board: AmdGpu) -> Outcome | None:
 
 RULES = (
     Rule(ERRORS, _errors, "ras", "amd-smi metric --ecc --ecc-blocks"),
-    Rule(WORN, _pages("F", "cannot be taken out of use"), "ras/gpu_vram_bad_pages", "amd-smi bad-pages"),
+    Rule(WORN, _pages("F", "cannot be retired"), "ras/gpu_vram_bad_pages", "amd-smi bad-pages"),
     Rule(PENDING, _pages("P", "wait for a reset"), "ras/gpu_vram_bad_pages", "amd-smi bad-pages"),
     Rule(HOT, _hot, "hwmon", "amd-smi metric --temperature --fan"),
     Rule(CAPPED, _capped, "hwmon", "amd-smi static --limit"),
@@ -107,7 +109,7 @@ TELLS: tuple[tuple[str, Callable[[AmdGpu], object]], ...] = (
     ("its errors", lambda one: one.ras_blocks or None),
     ("its temperatures", lambda one: one.sensors or None),
     ("its power limit", lambda one: one.power_cap_w),
-    ("what it is limited to by default", lambda one: one.power_default_w),
+    ("its default power limit", lambda one: one.power_default_w),
     ("its performance level", lambda one: one.level or None),
     ("the speed of its PCIe link", lambda one: one.link_gt_s),
     ("the best speed of its PCIe link", lambda one: one.link_most_gt_s),
@@ -152,7 +154,7 @@ def _below_peers(boards: Mapping[Board, AmdGpu]) -> Iterator[Finding]:
         for node, address in mute if 2 * len(mute) < len(boards) else ():
             silent.setdefault(node, []).append(address)
         for node, addresses in silent.items():
-            yield unknown(node, f"AMD GPU {listing(sorted(addresses), 4)} does not tell {words}, others do")
+            yield unknown(node, f"AMD GPU {listing(sorted(addresses), 4)} does not report {words}, others do")
 
 
 @check(
@@ -161,20 +163,21 @@ def _below_peers(boards: Mapping[Board, AmdGpu]) -> Iterator[Finding]:
     source="https://docs.kernel.org/gpu/amdgpu/index.html",
 )
 def amd_health(nodes: Mapping[str, AcceleratorFacts]) -> Iterator[Finding]:
-    """AMD GPUs have met no error that they could not correct, and run at full power, clocks and links.
+    """AMD GPUs have no uncorrected errors, and run at full power, clocks and link speed.
 
     Looks at:
-        amdgpu's files in sysfs, without root: uncorrected errors of each part since the driver was loaded,
-        pages of memory that wait for a reset or cannot be taken out of use, temperatures against the driver's
-        critical ones, the power limit against its default, the performance level, the PCIe speed of a GPU at
-        work; the highest clock that is allowed, PCIe lanes and XGMI links against GPUs of the same device.
-        What was corrected, pages taken out of use and PCIe replays are told, and not judged.
+        amdgpu's files in sysfs, without root: uncorrected errors of each part since the driver was
+        loaded, memory pages that wait for a reset or cannot be retired, temperatures and the driver's
+        critical ones, the power limit and its default, the performance level, the PCIe speed of a busy
+        GPU. The highest allowed clock, PCIe lanes and XGMI links are compared with GPUs of the same
+        device. Corrected errors, retired pages and PCIe replays are reported but not judged.
 
     Matters because:
-        The process that touches faulty memory is ended, and a collective waits for the slowest GPU.
+        A process that touches faulty memory is killed, and a collective waits for the slowest GPU.
 
     Fix:
-        Take limits back (amd-smi reset), reset or restart what has met errors, replace what meets them again.
+        Reset the limits (amd-smi reset). After errors reset the GPU or restart the node. Replace a GPU
+        that has errors again.
     """
     kinds: dict[str, dict[Board, AmdGpu]] = defaultdict(dict)
     for node, facts in nodes.items():
@@ -185,7 +188,7 @@ def amd_health(nodes: Mapping[str, AcceleratorFacts]) -> Iterator[Finding]:
         if not driven:
             yield skip(f"no AMD GPU {'at work' if facts.amd else 'on this node'}", node)
         elif not any(one.ras_blocks or one.sensors for one in driven):
-            yield skip("the driver tells no errors and no temperatures, as in a virtual machine", node)
+            yield skip("the driver reports neither errors nor temperatures, as in a virtual machine", node)
         elif notes := [f"{one.address}: {words}" for one in driven if (words := _unjudged(one))]:
             yield ok(node, f"not judged: {listing(notes, 8)}")
     for boards in kinds.values():
@@ -196,7 +199,7 @@ def _unjudged(board: AmdGpu) -> str:
     corrected, retired = sum(board.corrected.values()), board.bad_pages.get("R")
     parts = (
         f"{corrected} corrected errors" if corrected else "",
-        f"{retired} pages taken out of use" if retired else "",
+        f"{retired} retired pages" if retired else "",
         f"{board.replays} PCIe replays" if board.replays else "",
     )
     return listing(part for part in parts if part)

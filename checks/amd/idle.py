@@ -21,22 +21,22 @@ def amd_idle(found: AcceleratorFacts) -> Iterator[Finding]:
     """Nothing else runs on the AMD GPUs.
 
     Looks at:
-        The processes that the driver's interface for computing lists (/sys/class/kfd/kfd/proc), of all GPUs
-        of the node together, and memory that is in use though no process is there: more than the driver may
-        keep for itself.
+        The compute processes that the driver lists (/sys/class/kfd/kfd/proc), for all GPUs of the node
+        together. Also GPU memory that is in use although no process is listed, if it is more than the
+        driver needs.
 
     Matters because:
-        A process that a crashed job left behind keeps memory that the next job needs, and one that computes
-        makes every rank wait for this node.
+        A process that a crashed job left behind keeps memory that the next job needs. A process that
+        computes makes every rank wait for this node.
 
     Fix:
-        End what is left over; leave alone what belongs to somebody's job.
+        End leftover processes. Do not touch processes of somebody's job.
     """
     if not found.amd:
         yield skip("no AMD GPU on this node")
         return
     if found.processes is None:
-        yield skip("the driver does not list who computes", gap="who uses AMD GPUs cannot be told")
+        yield skip("the driver does not list compute processes", gap="who uses the AMD GPUs")
     busy = [process for process in found.processes or () if not is_harmless(process)]
     if busy:
         yield BUSY.warn(

@@ -45,16 +45,16 @@ def amd_parity(
     """Nodes with AMD GPUs have the same GPUs, driver, ROCm and RCCL.
 
     Looks at:
-        Number and architecture of the GPUs that the driver offers for computing, the VBIOS and partitioning
-        of the boards, the version of amdgpu's module (the kernel's own has none), of /opt/rocm, and of
+        Number and architecture of the GPUs that the driver offers for compute, VBIOS and partitioning of
+        the boards, the versions of the amdgpu module (the kernel's own has none), of /opt/rocm and of
         librccl. Nodes without AMD GPUs, and what a node does not have, are left out.
 
     Matters because:
-        A node with fewer or other GPUs starts fewer ranks, or slower ones; ROCm and RCCL of two releases
-        disagree about what ranks say to each other, where the job uses those of the system.
+        A node with fewer or other GPUs starts fewer ranks, or slower ones. If the job uses the system's
+        ROCm and RCCL, two releases do not understand each other's messages.
 
     Fix:
-        Bring the odd node to what the others have.
+        Give the odd node what the others have.
     """
     having = {node: facts for node, facts in nodes.items() if facts.amd}
     if not having:

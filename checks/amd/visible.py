@@ -10,20 +10,20 @@ from netdoctor.facts.host import HostFacts
 from netdoctor.model import DERIVED, LIKELY, Cause, Finding, Fix, in_job, look, run, seen, skip
 
 _cause = partial(Cause, verify=("amd.visible",))
-NO_DRIVER = _cause("amd-no-driver", "{nodes} {has} AMD GPUs that amdgpu does not drive")
-FEWER = _cause("amd-fewer", "the driver of {nodes} offers fewer AMD GPUs for computing than there are")
+NO_DRIVER = _cause("amd-no-driver", "{nodes} {has} AMD GPUs without the amdgpu driver")
+FEWER = _cause("amd-fewer", "the driver of {nodes} offers fewer AMD GPUs for compute than the node has")
 FORBIDDEN = _cause("amd-permission", "{nodes} refuse{s} to let the login user compute on AMD GPUs")
 NOT_GIVEN = Cause("amd-not-in-container", "the container on {nodes} was given no AMD GPU", LIKELY)
-HIDDEN = "AMD GPUs that this login may not see"
+HIDDEN = "AMD GPUs that are not visible to this login"
 
 CONTAINER = in_job(
     "start the container with the GPUs",
     "docker run --device /dev/kfd --device /dev/dri --group-add video --group-add render ...   # your image",
 )
-LOAD = run("load the driver; where that fails, see why", "modprobe amdgpu || dmesg | tail -n 40", root=True)
-LOG = look("read what the driver says of them", "dmesg | grep -E 'amdgpu|kfd' | tail -n 40", root=True)
+LOAD = run("load the driver; if that fails, see why", "modprobe amdgpu || dmesg | tail -n 40", root=True)
+LOG = look("read the driver's messages about them", "dmesg | grep -E 'amdgpu|kfd' | tail -n 40", root=True)
 LET_IN = look(
-    "see which groups may, and have the login user put into them (usermod -aG render,video)",
+    "see which groups have access, and add the login user to them (usermod -aG render,video)",
     "ls -l /dev/kfd /dev/dri/renderD*; id",
 )
 
@@ -37,15 +37,16 @@ def amd_visible(found: AcceleratorFacts, host: HostFacts | None) -> Iterator[Fin
     """amdgpu drives every AMD GPU of the node, and the login user may compute on them.
 
     Looks at:
-        AMD's boards on the PCI bus (graphics of processors and of BMCs are left out), the driver bound to
-        them, the GPUs that it offers for computing (KFD's topology in sysfs), and the mode of /dev/kfd.
+        AMD boards on the PCI bus (except graphics of processors and BMCs), the driver bound to them, the
+        GPUs that it offers for compute (KFD's topology in sysfs), and the mode of /dev/kfd.
 
     Matters because:
-        Without the driver, or without the right to open /dev/kfd, torch finds no GPU, and ranks end at
-        once or compute on processors.
+        Without the driver, or without permission to open /dev/kfd, torch finds no GPU. Ranks then end at
+        once, or compute on the CPU.
 
     Fix:
-        Load the driver, put the user into the groups render and video, or start the container with the GPUs.
+        Load the driver, add the user to the groups render and video, or start the container with the
+        GPUs.
     """
     boards, inside = len(found.amd), host is not None and bool(host.container)
     if not boards:
@@ -61,11 +62,11 @@ def amd_visible(found: AcceleratorFacts, host: HostFacts | None) -> Iterator[Fin
         summary = f"{len(others)} of {boards} AMD GPUs are bound to {drivers_bound}"
     elif inside and found.may_compute is None:
         cause, fixes, observed = NOT_GIVEN, CONTAINER, "no /dev/kfd"
-        summary = f"the machine has {boards} AMD GPUs, and this container was given none"
+        summary = f"the machine has {boards} AMD GPUs, and this container has none"
     elif found.kfd_hidden and len(found.kfd) < boards:
         yield skip(
-            f"{boards - len(found.kfd)} of {boards} AMD GPUs are kept from this login by a device cgroup; "
-            "look from inside a job: netdoctor scan --via slurm",
+            f"{boards - len(found.kfd)} of {boards} AMD GPUs are hidden from this login by a device cgroup; "
+            "scan from inside a job: netdoctor scan --via slurm",
             gap=HIDDEN,
         )
         return

@@ -34,12 +34,12 @@ from netdoctor.model import (
 # errs low.
 STOPS_BELOW = 0.5
 
-SWITCH = run("look at the switch that these nodes share, its uplinks and their error counters")
+SWITCH = run("check the switch that these nodes share, its uplinks and their error counters")
 PATH = run(
-    "look at what only this pair shares: the route, the link of a bundle that its hash picks, a policer"
+    "check what only this pair uses: the route, the link of a bundle that its hash picks, a rate limit"
     " between the two"
 )
-SHARED = run("look at what all pairs share: the switch, its port speed, shaping, the MTU")
+SHARED = run("check what all pairs share: the switch, its port speed, traffic shaping, the MTU")
 
 
 Rates = Sequence[TcpRate | PairRate]
@@ -168,12 +168,12 @@ def _tied(tie: Undecided, decision: Decision, words: Words) -> Finding:
     if tie.maybe_passing and first.factor >= STOPS_BELOW:
         return ok(
             CLUSTER,
-            f"slow at a moment, and perhaps only then: {listing(names, 3)} ({_rate_text(first, words)}); "
-            f"to settle it: {settle}",
+            f"slow for a moment, and perhaps only then: {listing(names, 3)} ({_rate_text(first, words)}); "
+            f"to decide it: {settle}",
         )
     kinds = "-".join(sorted({one.kind.value for one in tie.between}))
     between = f"undecided between {listing(names, 4)}"
-    passed = ", or it has passed" if tie.maybe_passing else ""
+    passed = ", or it is over" if tie.maybe_passing else ""
     cause = Cause(
         f"slow-undecided-{kinds}",
         f"Something is slow, {title_text(between)}{passed}",
@@ -220,7 +220,7 @@ _SIDES = {
 
 # Neither says what was measured: slow over TCP and slow for torch is one cause, and the evidence has both.
 _TITLES = {
-    Kind.NODE: "{side} {speed}, whoever the peer",
+    Kind.NODE: "{side} {speed}, with every peer",
     Kind.NIC: "Rail {rail} of {{nodes}} is {speed}",
     Kind.PATH: "The path {path} is {speed}, though both ends are fast with others",
     Kind.RAIL: "Rail {rail}{of_leaf} is {speed} on {{nodes}}",
@@ -307,7 +307,7 @@ def _fix(suspect: Suspect, words: Words) -> Fix:
         f"ethtool {device} | grep -E 'Speed|Duplex'; tc qdisc show dev {device}; ip -s link show dev {device}"
     )
     return run(
-        "compare link speed, shaping and error counters with those of a healthy node, then look at cable and"
+        "compare link speed, shaping and error counters with those of a healthy node, then check cable and"
         " switch port",
         shell if device is not None else "",
         on=node,

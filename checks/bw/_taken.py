@@ -17,7 +17,7 @@ NVLINK = frozenset({"NVL", "NVB"})
 
 OVER_TCP = Cause(
     "nccl-took-tcp",
-    "NCCL takes TCP on {nodes}, which {has} HCAs that it should use",
+    "NCCL uses TCP on {nodes}, which {has} HCAs that it should use",
     verify=("bw.allreduce", "rdma.hca", "nccl.ib-hca"),
 )
 
@@ -35,13 +35,13 @@ def over_tcp(
             continue
         output = f"Using network {listing(transports.networks)}"
         yield OVER_TCP.fail(
-            f"NCCL itself took TCP, and not {listing(ports)}",
+            f"NCCL itself chose TCP instead of {listing(ports)}",
             at=node,
             observed=output,
             expected=DERIVED(f"Using network IB, over {listing(ports)}"),
             seen=seen("NCCL_DEBUG=INFO of a rank", output),
             fixes=look(
-                "have NCCL say why it passes the HCAs over, and try them without NCCL",
+                "let NCCL print why it does not use the HCAs, and try them without NCCL",
                 "ibv_devinfo; ulimit -l; ldconfig -p | grep ibverbs",
                 "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET python3 -c 'import torch; "
                 "torch.cuda.nccl.unique_id()' 2>&1 | grep NET",
@@ -50,7 +50,7 @@ def over_tcp(
 
 
 def taken_words(reduced: AllReduce) -> str:
-    """``; NCCL took RDMA (IB, GPUDirect) between nodes, NVLink inside``; empty where it said nothing."""
+    """``; NCCL used RDMA (IB, GPUDirect) between nodes, NVLink inside``; empty where it said nothing."""
     every = reduced.taken.values()
     via = {word for transports in every for word in transports.via}
     networks = list(dict.fromkeys(word for transports in every for word in transports.networks))
@@ -65,7 +65,7 @@ def taken_words(reduced: AllReduce) -> str:
             parts.append("NVLink inside")
         elif inside := [word for key, word in _INSIDE.items() if key in via]:
             parts.append(f"{listing(inside)} inside")
-    return f"; NCCL took {', '.join(parts)}" if parts else ""
+    return f"; NCCL used {', '.join(parts)}" if parts else ""
 
 
 _INSIDE = {"P2P": "PCIe", "SHM": "shared memory"}

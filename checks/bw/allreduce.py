@@ -77,23 +77,23 @@ def bw_allreduce(
     """An all-reduce over all nodes works, adds up correctly, and is as fast as the hardware allows.
 
     Looks at:
-        A real torch.distributed job: one rank per GPU with nccl, one per node with gloo where there are no
-        GPUs, over the interfaces that the job would use, its rendezvous on the job's own address and port
-        where that is free. Sizes from small to large, as many as fit the time (--budget); the median over
-        batches of the slowest rank's time; every value compared with the sum it has to be. busbw is
-        algbw x 2(n-1)/n, as in nccl-tests, in GB/s of 10^9 bytes. A node takes no part while somebody's
-        process is on a GPU that the job would use. With --baseline REPORT the same size is also held against
-        what it reached then. With
-        nccl, NCCL's own words say what it took between nodes and inside them: RDMA, TCP, NVLink.
+        A real torch.distributed job: one rank per GPU with nccl, or one per node with gloo if there are
+        no GPUs. It uses the job's interfaces, and the job's own address and port for the rendezvous if
+        the port is free. Sizes go from small to large, as many as fit the time (--budget). The result is
+        the median over batches of the slowest rank's time; every value is compared with the correct sum.
+        busbw is algbw x 2(n-1)/n, as in nccl-tests, in GB/s of 10^9 bytes. A node does not take part
+        while somebody's process is on a GPU that the job would use. With --baseline REPORT the same size
+        is also compared with the earlier result. With nccl, NCCL's own log says what it used between and
+        inside nodes: RDMA, TCP, NVLink.
 
     Matters because:
-        It is what training does all day, and it needs everything at once: the same library on all nodes, a
-        rendezvous, ports in both directions, interfaces that reach each other. It is as fast as its slowest
-        part, and that part costs every GPU of the cluster.
+        This is what training does all day. It needs everything at once: the same library on all nodes, a
+        rendezvous, ports in both directions, interfaces that reach each other. It is as fast as its
+        slowest part, and every GPU of the cluster waits for that part.
 
     Fix:
-        A rank that died, froze or did not arrive is named with what it said. When the figure is low, bw.pair
-        and bw.tcp (profile full) say which node, direction or path holds the others back.
+        A rank that died, froze or did not arrive is named with its own last message. If the rate is low,
+        bw.pair and bw.tcp (profile full) name the node, direction or path that slows the others down.
     """
     if not hosts:
         return

@@ -33,18 +33,18 @@ def bw_pair(
     """Torch moves data between any two nodes as fast as between the others, in both directions.
 
     Looks at:
-        Messages of torch.distributed (nccl between GPUs, gloo without) between pairs of nodes in rounds that
-        share no node, each direction by itself, GPU i with GPU i of the other node where all have several.
-        Slow pairs are measured again with partners known to be good. With --baseline REPORT each pair is also
-        held against what it reached then.
+        Messages of torch.distributed (nccl between GPUs, else gloo) between pairs of nodes. No two pairs
+        of a round share a node. Each direction is measured alone, GPU i with GPU i of the other node if
+        all nodes have several. Slow pairs are measured again with partners known to be good. With
+        --baseline REPORT each pair is also compared with its earlier rate.
 
     Matters because:
-        The all-reduce of the whole says that something is slow, and pairs say what: one node with all its
-        partners, one direction, one path, one rail. Slow here and fast in bw.tcp is the library's choice of
-        interface or transport; slow in both is the network.
+        The all-reduce over all nodes shows that something is slow. Pairs show what it is: one node with
+        all its partners, one direction, one path, one rail. Slow here and fast in bw.tcp means the
+        library's choice of interface or transport; slow in both means the network.
 
     Fix:
-        Look at what is named. Where it is undecided, run the pair that the report proposes.
+        Inspect what is named. If it is undecided, run the pair that the report proposes.
     """
     session = pairs.session
     if len(nets) < 2:

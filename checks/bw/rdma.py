@@ -23,19 +23,20 @@ def bw_rdma(rates: RdmaRates, suspects: RdmaSuspects, nodes: Mapping[str, RdmaFa
     """RDMA writes between any two nodes are as fast as between the others, on every rail.
 
     Looks at:
-        ib_write_bw and ib_write_lat of perftest, where they are installed: 64 KiB writes from host memory
-        for two seconds and writes of two bytes, between ports of one name, all rails of a pair at once, each
-        direction by itself. Every pair up to 16 nodes, time permitting, a few partners per node beyond; slow
-        ones again with partners known to be good. Expected is what port and PCIe link allow: 96 of 100
-        Gbit/s. Software and cloud adapters are left out. Servers listen on TCP ports from 18515 on.
+        ib_write_bw and ib_write_lat of perftest, where they are installed: writes of 64 KiB from host
+        memory for two seconds, and writes of two bytes. They run between ports of one name, on all rails
+        of a pair at once, each direction alone. Up to 16 nodes every pair is measured if time permits,
+        beyond that a few partners per node; slow pairs again with partners known to be good. The expected
+        rate is what port and PCIe link allow: 96 of 100 Gbit/s. Software and cloud adapters are left out.
+        Servers listen on TCP ports from 18515 on.
 
     Matters because:
-        This is the network without NCCL: slow here is a cable, a slot, a switch or the traffic class; slow
-        in bw.pair alone is NCCL's choice of HCA, or the way from GPU to HCA.
+        This is the network without NCCL. Slow here means a cable, a slot, a switch or the traffic class.
+        Slow in bw.pair only means NCCL's choice of HCA, or the path from GPU to HCA.
 
     Fix:
-        Look at the rail, node or path that is named: rdma.errors, rdma.pcie and rdma.rate, then cable and
-        switch port. Where it is undecided, run the pair that the report proposes.
+        Inspect the rail, node or path that is named: first rdma.errors, rdma.pcie and rdma.rate, then
+        cable and switch port. If it is undecided, run the pair that the report proposes.
     """
     having = [node for node, facts in nodes.items() if facts.hcas]
     if len(having) < 2:
@@ -43,7 +44,7 @@ def bw_rdma(rates: RdmaRates, suspects: RdmaSuspects, nodes: Mapping[str, RdmaFa
     elif rates.without and not rates.rates:
         yield skip("perftest (ib_write_bw) is not installed", gap="no perftest")
     elif not (rates.rates or rates.failed_nodes or rates.troubles):
-        yield skip("no two nodes with an active HCA port reach each other")
+        yield skip("no two nodes with an active HCA port can reach each other")
     for node in rates.without if rates.rates else ():
         yield skip("perftest (ib_write_bw) is not installed here", node, gap="no perftest")
     for node, why in rates.failed_nodes.items():

@@ -37,20 +37,20 @@ def bw_tcp(
     """TCP between any two nodes is as fast as between the others, in both directions.
 
     Looks at:
-        Four parallel TCP streams between agents, pairs in rounds that share no node, each direction by
-        itself: every pair up to 16 nodes, time permitting, a few partners per node beyond. What comes out
-        slow is measured again with partners known to be good. Where the job dials nodes over several networks
-        each has an equal part of the time. With --baseline REPORT each pair is also held
-        against what it reached then.
+        Four parallel TCP streams between agents. No two pairs of a round share a node, and each direction
+        is measured alone: every pair up to 16 nodes if time permits, beyond that a few partners per node.
+        Slow pairs are measured again with partners known to be good. If the job dials nodes over several
+        networks, each network gets an equal part of the time. With --baseline REPORT each pair is also
+        compared with its earlier rate.
 
     Matters because:
-        A collective is as fast as its slowest link. Bootstrap, gloo, checkpoints and NCCL without RDMA all
-        run over TCP, and a link that trained low or a policer on one path shows here before it shows in a
+        A collective is as fast as its slowest link. Bootstrap, gloo, checkpoints and NCCL without RDMA
+        all use TCP. A link at low speed, or a rate limit on one path, shows here before it shows in a
         job.
 
     Fix:
-        Look at the node, direction or path that is named: link speed, shaping, error counters, cable.
-        Where it is undecided, run the pair that the report proposes.
+        Inspect the node, direction or path that is named: link speed, traffic shaping, error counters,
+        cable. If it is undecided, run the pair that the report proposes.
     """
     if len(nets) < 2:
         yield skip("one node: there is no pair")

@@ -28,7 +28,7 @@ FAMILIES = re.compile(
 # What may be expected of a variable: its value, or whether it is set at all.
 VALUE, SET = "env.value.*", "env.set.*"
 UNEXPECTED = Cause("env-not-as-typed", "variables of {nodes} are not as expected")
-BRING = run("set it for the job, the same everywhere, or take it out of the node's start-up files")
+BRING = run("set it for the job, the same everywhere, or remove it from the node's start-up files")
 # Of these it is told, too, that nobody sets them.
 LOADERS = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 # nccl.env speaks of them wherever they are set.
@@ -132,7 +132,7 @@ def _differing(name: str, values: Mapping[str, str], envs: Mapping[str, Environm
         sides = "; ".join(
             f"{one[:60]} on {listing(nodes, 3)}" for one, nodes in list(spread.groups.items())[:3]
         )
-        yield ok(CLUSTER, f"{name} is {sides}: of no matter to the job")
+        yield ok(CLUSTER, f"{name} is {sides}: no effect on the job")
         return
     typical, key = spread.value, name.lower().replace("_", "-")
     cause = Cause(
@@ -185,21 +185,21 @@ def env_drift(
     job: Job,
     expect: Expectations | None = None,
 ) -> Iterator[Finding]:
-    """Variables of torch, CUDA, Python and the loader are the same on all nodes, none left from debugging.
+    """Variables of torch, CUDA, Python and the loader are equal on all nodes, with none left from debugging.
 
     Looks at:
-        NCCL_*, GLOO_*, TORCH*, CUDA_*, HF_*, OMP_*, PYTHON*, UCX_*, FI_*, LD_LIBRARY_PATH and LD_PRELOAD as
-        a process of the job sees them: what the job sets (``--env-file``) wins over the login session. A
-        node's own name and addresses in a value are no difference, and what only a log shows is a note. What
-        ranks have to agree on is judged by ``nccl.env``. Secrets never leave a node.
+        NCCL_*, GLOO_*, TORCH*, CUDA_*, HF_*, OMP_*, PYTHON*, UCX_*, FI_*, LD_LIBRARY_PATH and LD_PRELOAD
+        as a process of the job sees them: what the job sets (``--env-file``) wins over the login session.
+        A node's own name or address in a value is not a difference. Variables that only change a log are
+        a note. Variables on which ranks must agree belong to ``nccl.env``. Secrets never leave a node.
 
     Matters because:
-        What a launcher starts by SSH inherits the session of each node. A module that is loaded on some of
-        them brings other libraries and other defaults there. A variable that once served to find a fault
-        (CUDA_LAUNCH_BLOCKING=1) makes every job slower, without a word.
+        A process that a launcher starts by SSH inherits the session of its node. A module that is loaded
+        on some nodes only brings other libraries and other defaults there. A variable left from a
+        debugging session (CUDA_LAUNCH_BLOCKING=1) makes every job slower, without any message.
 
     Fix:
-        Set it for the job, the same everywhere, or take it out of the node's start-up files.
+        Set it for the job, the same everywhere, or remove it from the node's start-up files.
     """
     effective = {node: effective_env(env, job) for node, env in envs.items()}
     odd: dict[str, list[Finding]] = {node: [] for node in envs}
@@ -217,7 +217,7 @@ def env_drift(
             continue
         names = listing([finding.summary.partition(" ")[0] for finding in findings], 6)
         yield OTHER.warn(
-            f"{len(findings)} variables are others here than on other nodes: {names}",
+            f"{len(findings)} variables differ from other nodes: {names}",
             at=node,
             observed=names,
             expected=PEERS("as on the other nodes"),
@@ -238,7 +238,7 @@ def _left_over(node: str, env: Environment) -> Iterator[Finding]:
                 f"{text} ({setting.origin}) {found.cost}",
                 at=node,
                 observed=text,
-                expected="unset, but to look for a fault",
+                expected="unset, except while you search for a fault",
                 expected_from=CONSTANT,
                 seen=seen(setting.origin, text, "file"),
                 fixes=change(setting),

@@ -24,7 +24,7 @@ def programs(shell: ShellFacts, session: Session | None) -> Iterator[Difference]
 
 
 OTHER = Cause("env-login-only", "jobs that SSH starts on {nodes} lack what logins there have")
-WHO = "--launcher says what starts the job: pdsh, DeepSpeed and mpirun do so by SSH"
+WHO = "name the launcher with --launcher: pdsh, DeepSpeed and mpirun start the job by SSH"
 
 
 @check(
@@ -35,26 +35,27 @@ WHO = "--launcher says what starts the job: pdsh, DeepSpeed and mpirun do so by 
     source="https://www.gnu.org/software/bash/manual/html_node/Bash-Startup-Files.html",
 )
 def env_login(shell: ShellFacts, env: EnvFacts, job: Job, session: Session | None) -> Iterator[Finding]:
-    """What a login at a terminal sets for a job is there in sessions without one, too.
+    """What a login at a terminal sets for a job is also set in sessions without a terminal.
 
     Looks at:
-        Search paths of libraries and modules, NCCL_*, CUDA_* and the like, and the python3, torchrun, mpirun,
-        nvcc and so on that PATH has first: as the user's own shell gives them (``bash -l -i``, within 10 s,
-        what its files print is left aside), and as the session has them that SSH starts a command in. What
-        the job sets (``--env-file``) it has. Runs where ``--also env.login`` asks for it, as start-up files
-        do whatever their owner wrote there.
+        Search paths of libraries and modules, NCCL_*, CUDA_* and the like, and the first python3,
+        torchrun, mpirun, nvcc and so on in PATH. Two sources are compared: the user's own shell (``bash
+        -l -i``, within 10 s; what its files print is ignored), and the session in which SSH starts a
+        command. What the job sets (``--env-file``) counts as set. It runs only with ``--also env.login``,
+        because start-up files do whatever their owner wrote there.
 
     Matters because:
-        pdsh, DeepSpeed and mpirun start ranks in sessions without a terminal, for which ~/.bashrc mostly ends
-        at a line such as ``[ -z "$PS1" ] && return``. A module that is loaded below it works wherever one
-        tries by hand, and the job meets another Python, or no libraries. torchrun by hand, srun and Ray have
-        the environment of the shell that they were started in; where one of these is named it is only told.
+        pdsh, DeepSpeed and mpirun start ranks in sessions without a terminal. There ~/.bashrc usually
+        stops at a line such as ``[ -z "$PS1" ] && return``. A module loaded below that line works when
+        you try it by hand, but the job gets another Python, or no libraries. torchrun started by hand,
+        srun and Ray have the environment of the shell that started them; if one of these is named, the
+        difference is only a note.
 
     Fix:
-        Set it for the job, or write it above that line.
+        Set it for the job, or move it above that line.
     """
     if shell.error:
-        words = f"{shell.shell} -l -i did not say what it sets: {shell.error}"
+        words = f"{shell.shell} -l -i did not show its settings: {shell.error}"
         yield skip(shell.error) if shell.error.endswith("not asked") else unknown(HERE, words)
         return
     in_job_env = {name: one.value for name, one in effective_env(env, job).items()}
@@ -63,7 +64,7 @@ def env_login(shell: ShellFacts, env: EnvFacts, job: Job, session: Session | Non
         return
     names = listing([one.name for one in found], 6)
     if job.launcher not in (*BY_SSH, None):
-        yield ok(HERE, f"a login at a terminal has other values of {names}; {job.launcher} hands on its own")
+        yield ok(HERE, f"a login at a terminal has other values of {names}; {job.launcher} passes its own on")
         return
     above = (
         f"above line {shell.guard} of ~/.bashrc"
@@ -80,6 +81,6 @@ def env_login(shell: ShellFacts, env: EnvFacts, job: Job, session: Session | Non
         seen=seen(command, "\n".join(f"{one.name}={one.elsewhere}" for one in found[:6]), "command"),
         fixes=[
             in_job(f"set it for the job (--env-file), or move it {above}"),
-            look("see what a login sets", f"{command} </dev/null 2>/dev/null | sort"),
+            look("see the settings of a login", f"{command} </dev/null 2>/dev/null | sort"),
         ],
     )

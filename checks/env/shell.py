@@ -30,8 +30,11 @@ FOR_WHOM = {
     "bash -l -c": "login shells (#!/bin/bash -l, sbatch --get-user-env)",
 }
 HANGS = Cause("env-shell-no-end", "A shell that starts jobs on {nodes} runs no command")
-OTHER = Cause("env-shell-differs", "{nodes} give{s} jobs other settings by one shell than by another")
-WHO = "--launcher says what starts the job: pdsh, DeepSpeed and mpirun by SSH, srun by a script of sbatch"
+OTHER = Cause("env-shell-differs", "jobs on {nodes} get different settings from different shells")
+WHO = (
+    "name the launcher with --launcher: pdsh, DeepSpeed and mpirun start the job by SSH, srun "
+    "from an sbatch script"
+)
 
 
 @check(
@@ -40,26 +43,26 @@ WHO = "--launcher says what starts the job: pdsh, DeepSpeed and mpirun by SSH, s
     source="https://www.gnu.org/software/bash/manual/html_node/Bash-Startup-Files.html",
 )
 def env_shell(found: JobShells, job: Job, session: Session | None) -> Iterator[Finding]:
-    """Shells without a prompt come to an end, and give a job the same whichever starts it.
+    """Shells without a prompt end, and all of them give a job the same settings.
 
     Looks at:
-        ``sh -c``, ``bash -c`` and ``bash -l -c``, 10 s each: that they run a command; the python3 and
-        torchrun that PATH has first there (unless ``--python`` names one), search paths of libraries and
-        modules, NCCL_*, CUDA_* and the like. What the job sets (``--env-file``) it has. Runs where ``--also
-        env.shell`` asks for it, as start-up files do whatever their owner wrote there.
+        ``sh -c``, ``bash -c`` and ``bash -l -c``, 10 s each. Whether they run a command; the first
+        python3 and torchrun in their PATH (unless ``--python`` names one); search paths of libraries and
+        modules, NCCL_*, CUDA_* and the like. What the job sets (``--env-file``) counts as set. It runs
+        only with ``--also env.shell``, because start-up files do whatever their owner wrote there.
 
     Matters because:
-        pdsh, DeepSpeed and mpirun start ranks without a login; a script of sbatch may be one
-        (``#!/bin/bash -l``), which reads /etc/profile.d and ~/.profile, and ``bash -c`` reads what BASH_ENV
-        names. A file there that waits holds such jobs for ever; one that sets PATH or LD_LIBRARY_PATH gives
-        them another Python, or other libraries, than was tried.
+        pdsh, DeepSpeed and mpirun start ranks without a login. An sbatch script may be a login shell
+        (``#!/bin/bash -l``), which reads /etc/profile.d and ~/.profile; ``bash -c`` reads the file that
+        BASH_ENV names. If such a file waits, the job waits for ever. If it sets PATH or LD_LIBRARY_PATH,
+        the job gets another Python, or other libraries, than the ones you tried.
 
     Fix:
-        Repair the start-up file that does not end. Set what the job needs for the job, not in such files.
+        Repair the start-up file that does not end. Set what the job needs in the job, not in such files.
     """
     plain, *others = found.shells or (ShellAnswer(way="sh -c", error="no shell is there"),)
     if plain.error:
-        yield unknown(HERE, f"{plain.way} did not say what it sets: {plain.error}")
+        yield unknown(HERE, f"{plain.way} did not show its settings: {plain.error}")
         return
     if not others:
         yield skip("there is no bash")
@@ -82,7 +85,7 @@ def _without_answer(other: ShellAnswer, plain: ShellAnswer, job: Job) -> Finding
         expected="runs a command",
         seen=seen(f"{other.way} true", other.error, "command"),
         fixes=look(
-            "see which line it is at; it is one of a start-up file (/etc/profile.d, ~/.bash_profile,"
+            "see at which line of a start-up file it waits (/etc/profile.d, ~/.bash_profile,"
             " ~/.profile, what BASH_ENV names)",
             f"timeout 10 {other.way.replace('bash', 'bash -x', 1)} true 2>&1 </dev/null | tail -n 20",
         ),
@@ -105,11 +108,11 @@ def _differs(other: ShellAnswer, found: Sequence[Difference], job: Job) -> Findi
     names = listing([one.name for one in found], 6)
     words = f"{other.way} has other values of {names} than sh -c"
     if job.launcher not in (*BY_SSH, "srun", None):
-        return ok(HERE, f"{words}; {job.launcher} hands on those of the shell that it was started in")
+        return ok(HERE, f"{words}; {job.launcher} passes on those of the shell that started it")
     cause = OTHER if job.launcher else OTHER.but(confidence=SUSPECTED, settle_by=WHO)
     values = "; ".join(f"{one.name}: {one.elsewhere}" for one in found[:6])
     return cause.warn(
-        f"{words}: {FOR_WHOM[other.way]} meet them, and commands that SSH starts do not",
+        f"{words}: {FOR_WHOM[other.way]} get them, and commands that SSH starts do not",
         observed=values,
         expected=DERIVED("; ".join(f"{one.name}: {one.here}" for one in found[:6])),
         seen=seen(f"{other.way} env", values, "command"),

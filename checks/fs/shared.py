@@ -46,7 +46,7 @@ def other_mounts(
         missing = pattern.network and not location.network
         cause = cause_at(NOT_MOUNTED if missing else ANOTHER, path)
         if mount.is_split:
-            settle = f"see which mount is meant: the nodes differ, {mount.words}"
+            settle = f"choose one mount: the nodes differ, {mount.words}"
             cause = cause.but(confidence=SUSPECTED, settle_by=settle)
         yield (cause.fail if missing and not mount.is_split else cause.warn)(
             f"{path} is {mount_text(location)}; on {listing(mount.groups[typical], 3)} it is {typical}",
@@ -66,7 +66,7 @@ def other_mounts(
                 cause_at(ANOTHER, path)
                 .but(confidence=inodes.confidence)
                 .warn(
-                    f"{path} is {typical} here too, and another directory (inode {inode})",
+                    f"{path} is {typical} here, too, but another directory (inode {inode})",
                     at=node,
                     observed=f"inode {inode}",
                     expected=PEERS("the same inode everywhere"),
@@ -95,20 +95,21 @@ def fs_shared(
     job: Job,
     expect: Expectations | None = None,
 ) -> Iterator[Finding]:
-    """A path that is shared is shared by all nodes.
+    """A path that should be shared is the same file system on all nodes.
 
     Looks at:
-        For every ``--path``: what is mounted there (server and export in /proc/self/mountinfo), the inode and
-        when that last changed. Nothing is written, so it stays an inference: two names of one server look
-        like two, and behind FUSE and 9p the numbers are the client's own. What cannot be told is said.
+        For every ``--path``: what is mounted there (server and export in /proc/self/mountinfo), the inode
+        and when it last changed. Nothing is written, so the result is a conclusion and not a proof: two
+        names of one server look like two servers, and with FUSE and 9p the inode numbers are the client's
+        own. The report says where it cannot decide.
 
     Matters because:
-        Where the mount is missing on one node, the same path is an empty local folder there: ranks read
-        other data, and checkpoints of that node are nowhere to be found. Local copies on all nodes are no
-        fault; ``path.same`` compares what is in them.
+        If the mount is missing on one node, the same path is an empty local folder there. Ranks read
+        other data, and checkpoints of that node are lost. Local copies on all nodes are not a fault;
+        ``path.same`` compares their contents.
 
     Fix:
-        Mount it as on the other nodes, and write that into /etc/fstab or the automounter's map.
+        Mount it as on the other nodes, and add it to /etc/fstab or to the automounter's map.
     """
     yield from unexpected_mounts(locations, expect)
     if not job.paths:
@@ -127,14 +128,18 @@ def fs_shared(
         if len(holders) < 2:
             continue
         if spread.equal:
-            words.append(f"{path} is one on {len(holders)} nodes: {mount_text(next(iter(holders.values())))}")
+            words.append(
+                f"{path} is shared by {len(holders)} nodes: {mount_text(next(iter(holders.values())))}"
+            )
         elif not any(location.network for location in holders.values()):
-            words.append(f"{path} is local: {len(spread.groups)} nodes have one of their own")
+            words.append(f"{path} is local: each of {len(spread.groups)} nodes has its own")
         else:
             other = list(other_mounts(path, holders, hosts, job))
             yield from other
             if not other:
                 kind = mount_text(next(location for location in holders.values() if location.network))
-                words.append(f"{path} may be one on {len(holders)} nodes, {kind}: only writing would tell")
+                words.append(
+                    f"{path} may be shared by {len(holders)} nodes, {kind}: only a write test can show it"
+                )
     if words:
         yield ok(CLUSTER, "; ".join(words))

@@ -17,7 +17,7 @@ WRITING = "https://man7.org/linux/man-pages/man5/nfs.5.html"  # "Directory entry
 READ_ONLY = Cause("share-read-only", "{where} is read-only on {nodes}")
 FULL = Cause("share-full", "{where} has no room for {nodes} to write")
 DENIED = Cause("share-denied", "{nodes} may not write to {where}")
-MISSING = Cause("share-missing", "{where} is no folder on {nodes}", follows=("fs.shared", "path.same"))
+MISSING = Cause("share-missing", "{where} is not a folder on {nodes}", follows=("fs.shared", "path.same"))
 HANGS = Cause("share-hangs", "{where} does not answer on {nodes}", follows=("host.mounts",))
 OTHER = Cause("share-not-written", "{nodes} cannot write to {where}")
 NAMES = re.compile(r"\.netdoctor-write-[0-9a-f]{32}-\*")
@@ -32,7 +32,7 @@ _FAILED = {
     "EACCES": (DENIED, "permission denied", "see who may write there", "id; ls -ldn {}"),
     "EPERM": (DENIED, "operation not permitted", "see who may write there", "id; ls -ldn {0}; lsattr -d {0}"),
     "ENOENT": (MISSING, "it does not exist", "see what is mounted there", "findmnt -T {0}; ls -ld {0}"),
-    "ENOTDIR": (MISSING, "it is no folder", "see what is there", "ls -ld {}"),
+    "ENOTDIR": (MISSING, "it is not a folder", "see what is there", "ls -ld {}"),
     HUNG: (HANGS, "nothing answered in 8 s", "see what is mounted there", "grep -F {} /proc/self/mountinfo"),
 }
 
@@ -47,20 +47,21 @@ class Unread(NamedTuple):
 
 
 _OWNER = Unread(
-    Cause("share-not-readable", "{nodes} cannot read in {where} what other nodes write"), Status.FAIL,
+    Cause("share-not-readable", "{nodes} cannot read files of other nodes in {where}"), Status.FAIL,
     "is there, and reading it ends with {error}",
-    "compare the user's number on the nodes; see whether the server takes root for nobody",
+    "compare the user's number on the nodes; see whether the server maps root to nobody",
 )  # fmt: skip
 _LATE = Unread(
-    Cause("share-late", "{nodes} see{s} in {where} late, or never, what other nodes write"), Status.WARN,
-    "is not to be seen after {after:.0f} s", "see the mount's options: acdirmax, actimeo, lookupcache",
+    Cause("share-late", "{nodes} see{s} files of other nodes in {where} late or never"), Status.WARN,
+    "is not visible after {after:.0f} s", "see the mount's options: acdirmax, actimeo, lookupcache",
 )  # fmt: skip
 _BYTES = Unread(
-    Cause("share-other-bytes", "{nodes} read{s} in {where} other bytes than were written"), Status.FAIL,
+    Cause("share-other-bytes", "{nodes} read{s} wrong data from files of other nodes in "
+    "{where}"), Status.FAIL,
     "has other bytes here", "see what is mounted there: a cache in between, or two file systems",
 )  # fmt: skip
 _ODD = Unread(
-    Cause("share-unread", "{nodes} cannot read in {where} what other nodes write"), Status.FAIL,
+    Cause("share-unread", "{nodes} cannot read files of other nodes in {where}"), Status.FAIL,
     "could not be read: {error}", "see what is mounted there",
 )  # fmt: skip
 _KINDS = {"EACCES": _OWNER, "EPERM": _OWNER, "ENOENT": _LATE, "ESTALE": _LATE, "other bytes": _BYTES}
@@ -72,13 +73,13 @@ def failed_write(one: SharedWrite) -> Finding:
         one.error, (OTHER, one.error, "see what is mounted there", "findmnt -T {}")
     )
     if cause is DENIED and one.uid == 0:
-        words += ", to root: a server takes root for nobody unless the export says no_root_squash"
-        advice = "have the job's own user write there, or see the export's options"
+        words += ", to root: a server maps root to nobody unless the export has no_root_squash"
+        advice = "let the job's own user write there, or check the export's options"
     return cause_at(cause, one.path).fail(
         f"{one.path} ({one.place}) cannot be written: {words}",
         at=one.node,
         observed=one.error,
-        expected=CONFIG("a file of 4 KiB can be written, as --write-test says"),
+        expected=CONFIG("a file of 4 KiB can be written, because --write-test names the folder"),
         fixes=look(advice, shell.format(quoted(one.path))),
     )
 
@@ -135,26 +136,27 @@ SPLIT = Cause("share-split", "the nodes do not share {where}", follows=("fs.shar
 
 @check(profile="asked", cost="writes-file", required=False, source=WRITING)
 def fs_write(sharing: Sharing, job: Job) -> Iterator[Finding]:
-    """Every node writes to the folders of ``--write-test``, and what it writes there the others read.
+    """Every node can write to the folders of ``--write-test``, and the others read what it wrote.
 
     Looks at:
-        A file of 4 KiB that each node makes in each of these folders (hidden, of a random name, never over
-        another or through a link), brings to the disk, and removes. The files of the first three nodes are
-        read by all, each node's by the one before it in the list. Where an NFS client may keep a folder in
-        its cache, who sees nothing yet waits as long as that mount says (acdirmax, 60 s), 120 s at most.
+        Each node makes a file of 4 KiB in each of these folders (hidden, with a random name, never over
+        another file or through a link), flushes it to disk, and removes it. All nodes read the files of
+        the first three nodes; each other file is read by the node before it in the list. An NFS client
+        may cache a folder: a node that sees nothing yet waits as long as its mount options say (acdirmax,
+        60 s), at most 120 s.
 
     Matters because:
-        Where one node has a folder of its own under the same name, a read-only mount, no quota left, or a
-        user whom the server does not know, its checkpoints are lost or the job ends with the first of them.
+        Causes are a local folder of the same name, a read-only mount, a full quota, or a user that the
+        server does not know. Then checkpoints of that node are lost, or the job ends at the first one.
 
     Fix:
-        Mount it as on the other nodes; make room; let the user of the job write there.
+        Mount it as on the other nodes, free space, or give the job's user permission to write.
     """
     if not job.write_test:
         yield skip("no folder was named: --write-test DIR")
         return
     for node, why in sharing.failed_nodes.items():
-        yield unknown(node, f"writing was not tried to the end: {why}")
+        yield unknown(node, f"the write test did not end: {why}")
     for path in job.write_test:
         writes = [one for one in sharing.writes if one.path == path]
         yield from (failed_write(one) for one in writes if one.error)
@@ -173,7 +175,7 @@ def _shared(path: str, writes: list[SharedWrite], sharing: Sharing) -> Iterator[
         if reads and not any([*(w.error for w in writes), *(r.error for r in reads)]):
             longest = max(one.after_s for one in reads)
             after = f", the last of them after {longest:.0f} s" if longest >= 1 else ""
-            yield ok(CLUSTER, f"{path}: {len(met)} nodes wrote, and read what others wrote{after}")
+            yield ok(CLUSTER, f"{path}: {len(met)} nodes wrote, and read the files of the others{after}")
         return
     most, others = together[0], together[1:]
     if 2 * len(most) <= sum(map(len, together)):
@@ -182,14 +184,14 @@ def _shared(path: str, writes: list[SharedWrite], sharing: Sharing) -> Iterator[
             f"{path} is {len(together)} folders: {words}{'…' if len(together) > 4 else ''}",
             at=CLUSTER,
             observed=f"{len(together)} folders",
-            expected=CONFIG("one folder, as --write-test says"),
+            expected=CONFIG("one folder, because --write-test names it"),
             fixes=[look(f"compare it on {group[0]}", mounted, on=group[0]) for group in together[:2]],
         )
         return
     mount = {one.node: one.place for one in writes}
     for node in (node for group in others for node in group):
         yield cause_at(ANOTHER, path).fail(
-            f"{path} ({mount[node]}) has no file that others wrote; {listing(most, 3)} share theirs "
+            f"{path} ({mount[node]}) does not have the files of the others; {listing(most, 3)} share theirs "
             f"({mount[most[0]]})",
             at=node,
             observed=f"a folder without it, {mount[node]}",

@@ -36,21 +36,23 @@ VARIABLE = "GLOO_SOCKET_IFNAME"
 # Keys and titles of net.resolve, so that both checks speak of one cause.
 BOTH = ("net.resolve", "gloo.ifname")
 OWN_LOOPBACK = Cause(
-    "hosts-loopback", "The own name of {nodes} resolves to a loopback address there", verify=BOTH
+    "hosts-loopback", "The host name of {nodes} resolves to a loopback address there", verify=BOTH
 )
-OWN_UNKNOWN = Cause("own-name-unknown", "The own name of {nodes} does not resolve there", verify=BOTH)
+OWN_UNKNOWN = Cause("own-name-unknown", "The host name of {nodes} does not resolve there", verify=BOTH)
 OWN_WRONG = Cause(
-    "own-name-wrong", "The own name of {nodes} resolves to an address of another machine", verify=BOTH
+    "own-name-wrong", "The host name of {nodes} resolves to an address of another machine", verify=BOTH
 )
-OWN_LONG = Cause("own-name-long", "The own name of {nodes} is longer than torch reads")
+OWN_LONG = Cause("own-name-long", "The host name of {nodes} is longer than torch reads")
 OWN_NOWHERE = Cause(
-    "own-name-nowhere", "The own name of {nodes} resolves to an address of no interface there"
+    "own-name-nowhere", "The host name of {nodes} resolves to an address that no interface there has"
 )
-LATER = Cause("gloo-ifname-later", "gloo groups of {nodes} differ by whether NCCL has started", LIKELY)
+LATER = Cause(
+    "gloo-ifname-later", "gloo groups of {nodes} use other addresses after NCCL has started", LIKELY
+)
 NO_MATCH = Cause("gloo-ifname-nomatch", "{nodes} lack{s} the interface that GLOO_SOCKET_IFNAME asks for")
 LOOPBACK = Cause("gloo-ifname-loopback", "GLOO_SOCKET_IFNAME sends gloo on {nodes} to loopback")
 SAME = Cause("gloo-same-address", "gloo on {nodes} would use an address that other nodes have too")
-COUNT = Cause("gloo-ifname-count", "GLOO_SOCKET_IFNAME lists another number of interfaces on {nodes}")
+COUNT = Cause("gloo-ifname-count", "GLOO_SOCKET_IFNAME lists a different number of interfaces on {nodes}")
 NETWORK = Cause("gloo-ifname-network", "gloo on {nodes} would use another network than the other nodes")
 
 
@@ -103,17 +105,17 @@ def gloo_ifname(
     """Gloo picks, on every node, an address that the other nodes can reach.
 
     Looks at:
-        GLOO_SOCKET_IFNAME, which takes exact names, and without it what the node's own name means
-        on the node itself: gloo uses the first address of it that can be bound.
+        GLOO_SOCKET_IFNAME, which takes exact names. Without it, the addresses to which the node resolves
+        its own host name: gloo uses the first one that can be bound.
 
     Matters because:
-        NCCL jobs use gloo too, for barriers, object collectives and checkpoints. Where /etc/hosts
-        gives the own name 127.0.1.1, as Debian and Ubuntu do, the node tells its peers to dial
-        themselves ("Gloo connectFullMesh failed"); a value copied from NCCL_SOCKET_IFNAME, a
-        prefix or ``=eth0``, ends with "Unable to find address".
+        NCCL jobs use gloo, too: for barriers, object collectives and checkpoints. If /etc/hosts maps the
+        host name to 127.0.1.1, as Debian and Ubuntu do, the node tells its peers to connect to themselves
+        ("Gloo connectFullMesh failed"). A value copied from NCCL_SOCKET_IFNAME, a prefix or ``=eth0``,
+        ends with "Unable to find address".
 
     Fix:
-        Make the own name mean the address that peers use, or set GLOO_SOCKET_IFNAME.
+        Make the host name resolve to the address that peers use, or set GLOO_SOCKET_IFNAME.
     """
     if len(nets) < 2:
         yield skip("one node: gloo stays on it")
@@ -145,9 +147,9 @@ def gloo_ifname(
         if node in troubles:
             yield troubles[node]
         elif node not in logins and VARIABLE not in job.env:
-            yield unknown(node, f"which address gloo uses cannot be told: {unread(None)}")
+            yield unknown(node, f"it is not known which address gloo uses: {unread(None)}")
         elif stray := next((device.address for device in one.devices if device.row is None), None):
-            yield unknown(node, f"gloo uses {stray}, which is of no interface that was seen on this node")
+            yield unknown(node, f"gloo uses {stray}, but no known interface of this node has that address")
         else:
             yield ok(node, f"gloo uses {one}", observed=str(one))
 
@@ -168,15 +170,18 @@ def _useless(one: Process, host: HostFacts | None, address: str | None) -> Findi
         return LOOPBACK.fail(summary, **one.details(observed=setting.value))
     if loop.rule == "own name":
         cause, what = OWN_LOOPBACK, loop.address or ""
-        summary = f"the own name {answer.name} means {what}, so gloo tells its peers to dial themselves"
+        summary = (
+            f"the host name {answer.name} resolves to {what}, so gloo tells its peers to "
+            "connect to themselves"
+        )
     elif not answer.asked:
-        return unknown(one.node, "there was no time left to look up the own name")
+        return unknown(one.node, "there was no time left to look up the host name")
     elif answer.failed:
         cause, what = OWN_UNKNOWN, answer.error or "no address"
-        summary = f"the own name {answer.name} does not resolve ({what}), so gloo falls back to loopback"
+        summary = f"the host name {answer.name} does not resolve ({what}), so gloo falls back to loopback"
     else:
         cause, what = OWN_WRONG, listing(answer.addresses)
-        summary = f"the own name {answer.name} means {what}, which cannot be bound: gloo uses loopback"
+        summary = f"the host name {answer.name} resolves to {what}, which cannot be bound: gloo uses loopback"
     fixes = (own_name(answer.name, host, address), *one.fixes)
     expected = address or "an address of this node"
     return cause.fail(summary, **one.details(observed=what, expected=expected, fixes=fixes))
@@ -184,8 +189,8 @@ def _useless(one: Process, host: HostFacts | None, address: str | None) -> Findi
 
 def _later(now: Process, later: Process) -> Finding:
     """NCCL's file names an interface for gloo: torch does not read it, but NCCL exports it when it starts."""
-    summary = f"{later.setting} counts for gloo groups made after NCCL started, which would use {later}"
-    fix = in_job("say it for all groups", export(VARIABLE, later.setting.value if later.setting else ""))
+    summary = f"{later.setting} applies to gloo groups made after NCCL started, which would use {later}"
+    fix = in_job("set it for all groups", export(VARIABLE, later.setting.value if later.setting else ""))
     return LATER.warn(f"{summary}, and those before {now}", **now.details(observed=str(later), fixes=fix))
 
 
@@ -193,12 +198,12 @@ def _ends(one: Process, device: Device) -> Finding:
     """The own name ends every gloo process that starts on the node."""
     name, tried = one.resolve.own.name, device.tried
     if device.rule == "fallback":
-        summary = f"the own name {name} is of no use, and there is no loopback address to fall back to"
+        summary = f"the host name {name} cannot be used, and there is no loopback address instead"
         return OWN_UNKNOWN.fail(f'{summary}: gloo ends with "Cannot resolve {tried}"', **one.details())
     if tried is None:
-        summary = f'the own name has {len(name)} characters: gloo ends with "File name too long"'
+        summary = f'the host name has {len(name)} characters: gloo ends with "File name too long"'
         return OWN_LONG.fail(summary, **one.details(observed=name, expected="at most 63 characters"))
-    summary = f"the own name {name} means {tried}, which can be bound but is of no interface"
+    summary = f"the host name {name} resolves to {tried}, which can be bound, but no interface has it"
     return OWN_NOWHERE.fail(
         f'{summary}: gloo ends with "Unable to find interface"', **one.details(observed=tried)
     )
@@ -232,7 +237,7 @@ def _lengths(processes: Mapping[str, Process], spoken: Set[str]) -> Iterator[Fin
         other = next(n for n in spread.groups if n != count)
         yield COUNT.but(confidence=spread.confidence).fail(
             f"gloo makes {count} device{'s' if count > 1 else ''} here, {other} on other nodes:"
-            " the group would wait for a mesh that never comes",
+            " the group would wait for ever for its connections",
             **processes[node].details(observed=str(count), expected=str(other), expected_from=PEERS),
         )
 
@@ -270,7 +275,7 @@ def _set_variable(names: Mapping[str, str]) -> tuple[Fix, ...]:
     if not names or not all(map(is_ifname, names.values())):
         return ()
     if len(set(names.values())) == 1:
-        text = "tell gloo the interface, by a name that fits all nodes"
+        text = "set gloo's interface, by a name that fits all nodes"
         return (in_job(text, export(VARIABLE, next(iter(names.values())))),)
-    text = "no single name fits: give each node its own, and the job none"
+    text = "no single name fits: set it on each node, and not in the job"
     return (each_its_own(names, VARIABLE, "/etc/environment", text=text, effect="next login"),)

@@ -27,7 +27,7 @@ from netdoctor.model import (
 CONTROL_NODE = "/dev/nvidiactl"
 WITHHELD = Cause(
     "gpu-kept-from-login",
-    "{nodes} keep{s} GPUs from logins, as schedulers do",
+    "{nodes} hide{s} GPUs from logins, as schedulers do",
     LIKELY,
     settle_by="netdoctor scan --via slurm",
 )
@@ -91,16 +91,16 @@ def withheld_finding(gpu: GpuFacts) -> Finding:
         return ok(HERE, text, observed=f"{boards - hidden} GPUs")
     if gpu.login_job:
         return skip(
-            f"Slurm job {gpu.login_job} was given none of the {boards} GPUs",
+            f"Slurm job {gpu.login_job} has none of the {boards} GPUs",
             gap="GPUs that are not the job's",
         )
     runs = ", and slurmd runs" if gpu.slurmd else ""
     return WITHHELD.unknown(
-        f"{hidden} of {boards} GPUs are not visible in this login: a device cgroup keeps "
-        f"{listing(gpu.blocked, 4)} from it{runs}; look from inside a job",
+        f"{hidden} of {boards} GPUs are not visible in this login: a device cgroup blocks "
+        f"{listing(gpu.blocked, 4)}{runs}; scan from inside a job",
         observed=f"{boards - hidden} GPUs",
         expected=DERIVED(f"{boards} GPUs in a job that asks for all"),
-        seen=seen("access to device nodes, against their mode", listing(gpu.blocked, 8)),
+        seen=seen("access to device nodes, compared with their mode", listing(gpu.blocked, 8)),
         fixes=look("scan from inside a job", "netdoctor scan --via slurm", on=CONTROL),
     )
 
@@ -142,7 +142,7 @@ def start_service(text: str, unit: str) -> Fix:
     return run(f"start {text}, now and at every start", shell, root=True, undo=undo)
 
 
-CLAIMED = look("see what claims them for another driver", "grep -rnsE 'vfio|nouveau' /etc/modprobe.d")
+CLAIMED = look("see which file gives them to another driver", "grep -rnsE 'vfio|nouveau' /etc/modprobe.d")
 
 
 def bind(addresses: list[str]) -> list[Fix]:
@@ -157,11 +157,11 @@ def bind(addresses: list[str]) -> list[Fix]:
     )
     take = f"for gpu in {' '.join(known)}; do echo $gpu > /sys/bus/pci/drivers_probe; done"
     hand_over = run(
-        "hand the GPUs to the NVIDIA driver, and for good where modprobe.d claims them",
+        "give the GPUs to the NVIDIA driver; to keep it, also remove what modprobe.d has about them",
         *((let_go, "modprobe nvidia", take) if known else ()),
         root=True,
         persistent=False,
         risk="medium",
-        loses="what the other driver serves with them, such as virtual machines",
+        loses="users of the other driver, such as virtual machines",
     )
     return [CLAIMED, hand_over]

@@ -79,14 +79,14 @@ def _of_gpu(device: Gpu | None, where: str, events: list[KernelEvent], source: s
         return GpuError(words, needs, origin, text, f"needs a {needs}", certain=True)
     times = sum(one.count for one in grave)
     if times > 1 and needs is Need.NONE:
-        words = f"{name} was put right {times} times: {codes}"
+        words = f"{name} was repaired {times} times: {codes}"
         return _by_log(words, Need.RESET, grave, source)._replace(again=True)
     if grave and needs is None:
         action = max((means.action for means in grave.values()), key=lambda action: action.rank)
-        words = f"{name} met {codes}, {age(_youngest(grave))} ago"
+        words = f"{name} had {codes}, {age(_youngest(grave))} ago"
         return _by_log(words, action, grave, source)
     if foreign:
-        words = f"{name} met what comes after the last Xid that netdoctor knows ({xid.LAST})"
+        words = f"{name} had an Xid above the last one that netdoctor knows ({xid.LAST})"
         return _by_log(words, Need.NONE, foreign, source)
     return None
 

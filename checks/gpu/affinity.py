@@ -25,7 +25,7 @@ FAR = Cause(
 SPREAD = Cause(
     "gpu-far-apart", "GPUs of {nodes} are farther from each other than on other nodes", action=Action.DRAIN
 )
-COMPARE = look("compare it with a node that is right", "nvidia-smi topo -m")
+COMPARE = look("compare it with a correct node", "nvidia-smi topo -m")
 
 
 class Position(NamedTuple):
@@ -114,22 +114,22 @@ def _finding(cause: Cause, node: str, summary: str, here: str, peers: str, what:
 def gpu_affinity(
     gpus: Mapping[str, GpuFacts], rdmas: Mapping[str, RdmaFacts], expect: Expectations | None = None
 ) -> Iterator[Finding]:
-    """Every GPU is as near to an HCA, and to the other GPUs, as on the other nodes of the kind.
+    """Every GPU is as near to an HCA, and to the other GPUs, as on other nodes with the same hardware.
 
     Looks at:
-        The way from each GPU to each HCA and to the other GPUs through the PCI tree of sysfs, in the words
-        of ``nvidia-smi topo``: PIX (one switch), PXB (several), PHB (a host bridge), NODE (several of them on
-        one NUMA node), SYS (between NUMA nodes). The nearest HCA of each GPU, and how many pairs of GPUs are
-        how far apart, are compared between nodes with the same GPUs and HCAs; what most of them have is how
-        they are built.
+        The path from each GPU to each HCA and to the other GPUs through the PCI tree of sysfs, in the
+        terms of ``nvidia-smi topo``: PIX (one switch), PXB (several), PHB (a host bridge), NODE (several
+        of them on one NUMA node), SYS (between NUMA nodes). Nodes with the same GPUs and HCAs are
+        compared: the nearest HCA of each GPU, and the number of GPU pairs at each distance. What most of
+        them have is taken as the design.
 
     Matters because:
-        NCCL gives a GPU the HCA that is nearest, and uses GPUDirect RDMA up to a host bridge. A card in
-        another slot, or a NUMA setting of the BIOS, takes the data through the processors and slows every
-        collective.
+        NCCL gives each GPU the nearest HCA, and uses GPUDirect RDMA up to a host bridge. With a card in
+        the wrong slot, or another NUMA setting in the BIOS, data goes through the CPUs, and every
+        collective gets slower.
 
     Fix:
-        Compare slots and BIOS settings with a node that is right.
+        Compare slots and BIOS settings with a correct node.
     """
     kinds: dict[tuple[object, ...], dict[str, Layout]] = defaultdict(dict)
     for node, facts in gpus.items():
@@ -138,7 +138,7 @@ def gpu_affinity(
         if not facts.devices:
             yield skip("no GPU on this node", node)
         elif found is None:
-            yield skip("where GPUs are on the PCI bus is not shown here", node)
+            yield skip("the places of the GPUs on the PCI bus are not shown here", node)
         elif not cards and len(facts.devices) < 2:
             yield skip("one GPU, and no HCA on the PCI bus", node)
         else:

@@ -39,7 +39,7 @@ MORE = Cause("gpu-count-more", "{nodes} {has} more GPUs than most nodes")
 MODEL = Cause("gpu-model", "GPU model differs between {nodes}")
 MIXED = Cause("gpu-mixed", "{nodes} {has} GPUs of different models")
 SEARCH = look(
-    "see which GPU is gone, and why",
+    "see which GPU is missing, and why",
     "nvidia-smi -L; lspci -d 10de: -nn; dmesg | grep -E 'NVRM|Xid'",
     root=True,
 )
@@ -60,20 +60,20 @@ def gpu_count(
     """Every node has the GPUs that the hosts file lists, and as many as the other nodes.
 
     Looks at:
-        NVML's devices (MIG parents count once), or what AMD's driver offers; what ``--expect`` says,
-        ``gpus=`` or ``slots=`` of the hosts file where it is given, in a task of Slurm's what that was given
-        (SLURM_GPUS_ON_NODE), else the number that most nodes have; names and memory of the GPUs.
+        NVML's devices (MIG parents count once), or the GPUs that AMD's driver offers. Expected is
+        ``--expect``, else ``gpus=`` or ``slots=`` of the hosts file, in a Slurm task the number that
+        Slurm gave it (SLURM_GPUS_ON_NODE), else the number that most nodes have. Also names and memory of
+        the GPUs.
 
     Matters because:
-        With ``--nproc-per-node gpu`` a node that lost a GPU starts fewer ranks without a word; with
-        a fixed number a rank ends with "invalid device ordinal". Nodes may differ on purpose, so that fewer
-        than on other nodes is a warning; fewer than ``gpus=`` lists, or none at all, stops the job.
-        Mixed GPUs run at the pace, and with the memory, of the smallest.
+        With ``--nproc-per-node gpu`` a node that lost a GPU starts fewer ranks without any message. With
+        a fixed number a rank ends with "invalid device ordinal". Nodes may differ on purpose, so fewer
+        GPUs than on other nodes is a warning. Fewer than ``gpus=`` says, or none, stops the job. Mixed
+        GPUs run at the speed, and with the memory, of the smallest.
 
     Fix:
-        Repair the GPU, or leave the node out; where fewer GPUs are on purpose, say so with
-        ``gpus=`` in the hosts file, and start as many processes as the node has GPUs
-        (``--nproc-per-node gpu``).
+        Repair the GPU, or leave the node out. If fewer GPUs are on purpose, write ``gpus=`` in the hosts
+        file, and start as many processes as the node has GPUs (``--nproc-per-node gpu``).
     """
     others = others or {}
     uncountable = {finding.target: finding for finding in _uncountable(gpus, others)}
@@ -163,7 +163,7 @@ def _models(
         key="gpu.model",
         expect=expect,
         status=Status.WARN,
-        why="the job runs at the pace and with the memory of the smallest",
+        why="the job runs at the speed and with the memory of the smallest",
         evidence_of=lambda node: _evidence(gpus[node]),
     )
     for node, facts in gpus.items():
@@ -190,9 +190,11 @@ def _uncountable(gpus: Mapping[str, GpuFacts], others: Mapping[str, AcceleratorF
         if (withheld(gpu) and not gpu.login_job) or (
             found and not gpu.devices and (found.others or found.kfd_hidden)
         ):
-            yield skip("GPUs that are not known here, or that this login may not see, are not counted", node)
+            yield skip("unknown GPUs, and GPUs that this login cannot see, are not counted", node)
         elif gpu.nvml == "error" and not gpu.devices:
-            yield unknown(node, f"the GPUs could not be counted: {gpu.nvml_message or 'NVML is silent'}")
+            yield unknown(
+                node, f"the GPUs could not be counted: {gpu.nvml_message or 'NVML gives no answer'}"
+            )
 
 
 def _numbers(counts: Mapping[str, int]) -> tuple[Fix, ...]:
@@ -203,7 +205,7 @@ def _numbers(counts: Mapping[str, int]) -> tuple[Fix, ...]:
     if 0 in nodes:
         return ()
     shares = "; ".join(f"{count} on {listing(nodes[count], 4)}" for count in sorted(nodes, reverse=True))
-    text = f"if it is on purpose, a process for each GPU: {sum(counts.values())} ranks in all ({shares})"
+    text = f"if it is on purpose, start one process per GPU: {sum(counts.values())} ranks in all ({shares})"
     return (in_job(text, "torchrun --nproc-per-node gpu ..."),)
 
 

@@ -13,7 +13,7 @@ from netdoctor.rules.versions import parse_version
 # A driver too old for torch is to be replaced anyway.
 BRANCH = Cause("driver-branch", "driver branch differs between {nodes}", follows=("sw.cuda",))
 VERSION = Cause("driver-version", "driver differs between {nodes}")
-PENDING = Cause("driver-upgrade-pending", "{nodes} {has} a driver upgrade that waits for a restart")
+PENDING = Cause("driver-upgrade-pending", "{nodes} {has} a driver upgrade that needs a restart")
 RESTART = after_reboot("restart the machine, so that module and library agree", "systemctl reboot")
 
 
@@ -26,16 +26,15 @@ def gpu_driver(nodes: Mapping[str, GpuFacts], expect: Expectations | None = None
     """Every node runs the same NVIDIA driver, and its library fits the loaded module.
 
     Looks at:
-        The version of the loaded kernel module, the version of libnvidia-ml.so, and the versions
-        on the other nodes.
+        The version of the loaded kernel module and of libnvidia-ml.so, and both on the other nodes.
 
     Matters because:
-        Nodes on different driver branches differ in NVLink, peer memory and CUDA features, and so
-        in the paths that NCCL picks; a library that is newer than the module stops new processes
-        from reaching the GPUs until the module is reloaded.
+        Driver branches differ in NVLink, peer memory and CUDA features, and so in the paths that NCCL
+        picks. If the library is newer than the module, new processes cannot use the GPUs until the module
+        is reloaded.
 
     Fix:
-        Install the majority's driver on the nodes that differ, then restart them.
+        Install the driver of most nodes on the nodes that differ, then restart them.
     """
     versions = {
         node: version
@@ -55,7 +54,7 @@ def gpu_driver(nodes: Mapping[str, GpuFacts], expect: Expectations | None = None
         return install_driver(branch)
 
     def wait(_: str, release: str) -> Fix:
-        text = f"bring it to {release} at the next maintenance; the job may start"
+        text = f"install {release} at the next maintenance; the job may start"
         return Fix(text=text, effect="after reboot")
 
     for node, gpu in nodes.items():
@@ -66,7 +65,7 @@ def gpu_driver(nodes: Mapping[str, GpuFacts], expect: Expectations | None = None
     expectations = expect.for_values("gpu.driver", versions) if expect else {}
     parsed = {node: parse_version(text) for node, text in versions.items() if node not in expectations}
     branches = {node: f"{version[0]}" for node, version in parsed.items() if version}
-    warn, why = Status.WARN, "NCCL may pick other paths there"
+    warn, why = Status.WARN, "NCCL may choose other paths there"
     other_branch = list(
         differing(
             branches, "driver branch", BRANCH, status=warn, why=why, evidence_of=evidence, fixes=install
@@ -75,7 +74,7 @@ def gpu_driver(nodes: Mapping[str, GpuFacts], expect: Expectations | None = None
     yield from other_branch
     odd = {finding.target for finding in other_branch}
     # Within one branch a difference is of little harm, and no reason to touch a node before a launch.
-    why = "same branch, so no harm is known"
+    why = "same branch, no problem is known"
     left = {node: version for node, version in versions.items() if node in expectations or node not in odd}
     yield from differing(
         left, "driver", VERSION, evidence_of=evidence, fixes=wait, key="gpu.driver", expect=expect,

@@ -19,12 +19,12 @@ PENDING = Cause(
 ERRORS = Cause("gpu-ecc", "{nodes} {has} a GPU with uncorrected memory errors", action=Action.RESET_GPU)
 SPENT = Cause(
     "gpu-memory-spent",
-    "{nodes} {has} a GPU with memory that is close to being past repair",
+    "{nodes} {has} a GPU with memory that soon cannot be repaired any more",
     action=Action.REPLACE,
 )
 NO_SPARE = Cause(
     "gpu-memory-no-spare",
-    "{nodes} {has} a GPU with a bank of memory that has no spare row left",
+    "{nodes} {has} a GPU with a memory bank that has no spare row left",
     action=Action.IGNORE,
 )
 # Of the 64 that a board before Ampere can retire in its life.
@@ -33,12 +33,12 @@ MOST_RETIRED = 63
 # What wears out: its cause, whether it has, what is said of the GPU, NVML's word for it, what is expected.
 WORN: tuple[tuple[Cause, Callable[[Gpu], object], str, str, str], ...] = (
     (
-        SPENT, lambda gpu: gpu.sram_exceeded, "has had more errors of its SRAM than NVIDIA lets pass",
+        SPENT, lambda gpu: gpu.sram_exceeded, "has had more SRAM errors than NVIDIA's threshold",
         "SRAM threshold exceeded", "not exceeded",
     ),
     (
         NO_SPARE, lambda gpu: gpu.banks_without_spare and not gpu.remap_failed,
-        "has a bank of memory without a spare row",
+        "has a memory bank without a spare row",
         "bank remap availability: none", "spare rows in every bank",
     ),
     (
@@ -55,20 +55,20 @@ WORN: tuple[tuple[Cause, Callable[[Gpu], object], str, str, str], ...] = (
     source="https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html",
 )
 def gpu_ecc(gpu: GpuFacts) -> Iterator[Finding]:
-    """No GPU has met a memory error that it could not correct since the driver was loaded.
+    """No GPU has had an uncorrected memory error since the driver was loaded.
 
     Looks at:
-        NVML's volatile count of uncorrected ECC errors on each GPU; whether faulty rows of its memory (pages,
-        before Ampere) wait for a reset to be replaced, or could not be replaced; whether spare rows or pages
-        are used up, and errors of SRAM beyond NVIDIA's threshold, which only root is told. Errors of the
-        board's whole life are shown and not judged.
+        NVML's volatile count of uncorrected ECC errors of each GPU. Whether faulty memory rows (pages,
+        before Ampere) wait for a reset to be replaced, or could not be replaced. Whether spare rows or
+        pages are used up. SRAM errors beyond NVIDIA's threshold, which only root can read. Errors over
+        the board's whole life are shown but not judged.
 
     Matters because:
-        The process that touches such memory is ended (Xid 48, 94, 95), and until the GPU is reset
-        it may be so again. A GPU that keeps meeting them is to be replaced.
+        A process that touches such memory is killed (Xid 48, 94, 95). Until the GPU is reset this may
+        happen again. A GPU with repeated errors should be replaced.
 
     Fix:
-        Reset the GPU with nothing running on it; if the count comes back, or a row could not be replaced,
+        Reset the GPU with nothing running on it. If errors come back, or a row could not be replaced,
         drain the node and have the board replaced.
     """
     yield from untold(gpu, lambda device: device.ecc_uncorrected, "count ECC errors")
@@ -79,7 +79,7 @@ def gpu_ecc(gpu: GpuFacts) -> Iterator[Finding]:
         yield ok(HERE, f"uncorrected errors before the driver was loaded, not judged: {listing(notes, 8)}")
     if refused := [f"GPU {device.index}" for device in gpu.devices if device.sram_refused]:
         yield ok(
-            HERE, f"needs root: whether {listing(refused, 4)} had more errors of SRAM than NVIDIA lets pass"
+            HERE, f"needs root: whether {listing(refused, 4)} had more SRAM errors than NVIDIA's threshold"
         )
 
 
@@ -93,12 +93,12 @@ def _errors(gpu: Gpu) -> Iterator[Finding]:
         )  # fmt: skip
     elif gpu.remap_pending or gpu.retired_pending:
         kind = "rows" if gpu.remap_pending else "pages"
-        words = f"has memory {kind} that are replaced at its next reset"
+        words = f"has faulty memory {kind} that are replaced at its next reset"
         yield nvml_finding(
             PENDING.warn, gpu, words, f"faulty {kind}", "pending", "none pending", fixes=reset(gpu.index)
         )
     if gpu.remap_failed:
-        words = "has a faulty memory row for which there is no spare one"
+        words = "has a faulty memory row and no spare row for it"
         yield nvml_finding(
             FAILED.fail, gpu, words, "remapped rows", "remapping failed", "no failure",
             output="failure occurred", fixes=_replace(gpu),

@@ -29,28 +29,30 @@ START = start_service("the fabric manager", "nvidia-fabricmanager")
     source="https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html",
 )
 def gpu_fabric(gpu: GpuFacts) -> Iterator[Finding]:
-    """Every GPU behind NVSwitches is a member of their fabric.
+    """Every GPU behind NVSwitches has joined their NVLink fabric.
 
     Looks at:
-        NVML's fabric state of each GPU. Where boards do not tell (before Hopper): NVSwitches on the PCI bus,
-        and whether a fabric manager runs. Its release, of Debian's packages, against the loaded driver's.
+        NVML's fabric state of each GPU. Where boards do not report it (before Hopper): NVSwitches on the
+        PCI bus, and whether a fabric manager runs. The fabric manager's release (Debian packages) is
+        compared with the loaded driver's.
 
     Matters because:
-        Until the fabric manager has let them in, CUDA starts on none of these GPUs: the job ends with
-        "system not yet initialized" (CUDA error 802), though nvidia-smi lists all of them. It ends at once
-        where the driver is of another release.
+        Until the fabric manager has set up the fabric, CUDA starts on none of these GPUs. The job ends
+        with "system not yet initialized" (CUDA error 802), although nvidia-smi lists all GPUs. With a
+        driver of another release the fabric manager ends at once.
 
     Fix:
-        Start nvidia-fabricmanager, in exactly the driver's release; see why where it does not stay.
+        Start nvidia-fabricmanager, in exactly the driver's release. If it does not keep running, read its
+        log.
     """
     release = other_release(gpu, "nvidia-fabricmanager")
     states = {d.index: d for d in gpu.devices if d.fabric_state not in (None, NOT_SUPPORTED)}
     if states:
-        yield from untold(gpu, lambda device: device.fabric_state, "tell their fabric state")
+        yield from untold(gpu, lambda device: device.fabric_state, "report their fabric state")
     elif not gpu.nvswitches:
         yield skip("no NVSwitch on this node" if gpu.devices else "no GPU on this node")
     elif gpu.fabric_manager is None:
-        yield skip("what runs here is not shown to this user", gap="the fabric manager (needs root)")
+        yield skip("processes here are not visible to this user", gap="the fabric manager (needs root)")
     elif not gpu.fabric_manager and not release:
         number = f"{gpu.nvswitches} NVSwitch{'es' if (gpu.nvswitches or 0) > 1 else ''}"
         yield STOPPED.fail(
@@ -71,7 +73,7 @@ def gpu_fabric(gpu: GpuFacts) -> Iterator[Finding]:
             expected=DERIVED(f"{gpu.kernel_driver}, as the driver"),
             seen=seen("/var/lib/dpkg/status", f"nvidia-fabricmanager {release}", "file"),
             fixes=look(
-                "see which releases there are, and install the driver's",
+                "see which releases are available, and install the driver's",
                 "cat /sys/module/nvidia/version; apt-cache madison 'nvidia-fabricmanager*'",
             ),
         )

@@ -11,7 +11,7 @@ from netdoctor.model import Action, Cause, Finding, look, skip
 from netdoctor.rules.cuda import is_harmless, unseen_bytes
 
 BUSY = Cause("gpu-busy", "something already uses GPUs of {nodes}", action=Action.RETRY)
-UNTOLD = "who uses them cannot be told"
+UNTOLD = "who uses the GPUs"
 
 
 @check(
@@ -23,24 +23,24 @@ def gpu_idle(gpu: GpuFacts) -> Iterator[Finding]:
     """Nothing else runs on the GPUs.
 
     Looks at:
-        NVML's compute processes on each GPU, with process id, user, memory and age, and whether it is left
-        over by a login session whose own processes have ended.
+        NVML's compute processes of each GPU, with process id, user, memory and age, and whether the login
+        session that started it has ended.
 
     Matters because:
-        A process that a crashed job left behind keeps memory that the next job needs, and one that
+        A process that a crashed job left behind keeps memory that the next job needs. A process that
         computes makes every rank wait for this node.
 
     Fix:
-        End what is left over; leave alone what belongs to somebody's job.
+        End leftover processes. Do not touch processes of somebody's job.
     """
     if not gpu.devices:
         yield skip("no GPU on this node")
     # Not measured is not idle.
     answering = [device for device in gpu.devices if device.error is None]
     if silent := [f"GPU {d.index}" for d in answering if d.processes is None]:
-        yield skip(f"NVML does not tell which processes use {listing(silent, 4)}", gap=UNTOLD)
+        yield skip(f"NVML does not report which processes use {listing(silent, 4)}", gap=UNTOLD)
     elif silent := [f"GPU {d.index}" for d in answering if d.memory_used_bytes is None]:
-        yield skip(f"NVML does not tell how much memory of {listing(silent, 4)} is in use", gap=UNTOLD)
+        yield skip(f"NVML does not report how much memory of {listing(silent, 4)} is in use", gap=UNTOLD)
     for device in gpu.devices:
         busy = [p for p in device.processes or () if not is_harmless(p)]
         if busy:

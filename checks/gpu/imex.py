@@ -22,20 +22,21 @@ LIST = "/etc/nvidia-imex/nodes_config.cfg"
     source="https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/deployment.html",
 )
 def gpu_imex(gpus: Mapping[str, GpuFacts]) -> Iterator[Finding]:
-    """Nodes that share an NVLink domain run IMEX, of the driver's release, with the same list of nodes.
+    """Nodes of one NVLink domain run IMEX in the driver's release, with the same list of nodes.
 
     Looks at:
-        Where NVML says that GPUs are in a domain of several nodes (NVL72): whether nvidia-imex runs, its
-        release (Debian's packages) against the loaded driver's, and the addresses of its nodes_config.cfg,
-        among nodes of one domain and partition. Where no node runs it, a scheduler starts it with the job.
+        On GPUs that NVML puts into a domain of several nodes (NVL72): whether nvidia-imex runs, whether
+        its release (Debian packages) is the loaded driver's, and the addresses in its nodes_config.cfg.
+        These are compared among nodes of one domain and partition. If no node runs it, a scheduler starts
+        it with the job.
 
     Matters because:
-        Without IMEX, memory of a GPU cannot be shared with another node: NCCL leaves NVLink for the network,
-        or ends. Instances whose lists differ do not come together.
+        Without IMEX a GPU cannot share memory with another node: NCCL uses the network instead of NVLink,
+        or ends. Instances with different lists do not find each other.
 
     Fix:
-        Bring the list and the release of the odd node to those of the others, and start the service there. A
-        prolog that writes the list for each job makes this good by itself.
+        Give the odd node the list and the release of the others, and start the service there. A prolog
+        that writes the list for each job solves this by itself.
     """
     domains: dict[str, dict[str, GpuFacts]] = defaultdict(dict)
     for node, gpu in gpus.items():
@@ -51,10 +52,10 @@ def gpu_imex(gpus: Mapping[str, GpuFacts]) -> Iterator[Finding]:
                 observed=release,
                 expected=DERIVED(f"{gpu.kernel_driver}, as the driver"),
                 seen=seen("/var/lib/dpkg/status", f"nvidia-imex {release}", "file"),
-                fixes=look("see which releases there are", "apt-cache madison 'nvidia-imex*'"),
+                fixes=look("see which releases are available", "apt-cache madison 'nvidia-imex*'"),
             )
         if gpu.imex is None:
-            yield skip("what runs here is not shown to this user", node, gap="IMEX (needs root)")
+            yield skip("processes here are not visible to this user", node, gap="IMEX (needs root)")
     for members in domains.values():
         yield from _in_domain(members)
 

@@ -32,7 +32,7 @@ LEAST_PEERS = 2
 
 DOWN = Cause("gpu-nvlink-down", "GPUs of {nodes} have NVLinks down", action=Action.RESET_GPU)
 NONE_UP = Cause("gpu-nvlink-none", "no GPU of {nodes} has an NVLink up", action=Action.RESET_GPU)
-OFF = Cause("gpu-nvlink-off", "the driver of {nodes} was told to leave NVLink alone")
+OFF = Cause("gpu-nvlink-off", "the driver of {nodes} was loaded with NVLink switched off")
 SLOW = Cause("gpu-nvlink-slow", "GPUs of {nodes} have a slow NVLink", action=Action.RESET_GPU)
 NARROW = Cause(
     "gpu-pcie-narrow",
@@ -66,23 +66,23 @@ def gpu_link(gpus: Mapping[str, GpuFacts], expect: Expectations | None = None) -
     """Every GPU has as many NVLinks up, and as many PCIe lanes, as the others of its kind.
 
     Looks at:
-        NVML's state and speed of each NVLink, whose speed is that of the others of its GPU, and the width and
-        the best generation of the PCIe link, of all GPUs of one model in the cluster. What most of them have
-        is expected of all: boards of one model are wired in several ways, so no number is right by itself,
-        and what all nodes have at one index is how they are built. A GPU without any NVLink up is compared
-        inside its node, because bridges between PCIe boards join some of them; a node of which no GPU has one
-        is compared with nodes of which all have, and named by itself where its boards are wired to each other
-        (SXM). Such boards are held to the PCIe width that GPU and slot can do, and a GPU that is in use to
-        the generation: an idle one may lower that.
+        NVML's state and speed of each NVLink, and width and best generation of the PCIe link, of all GPUs
+        of one model in the cluster. Boards of one model are wired in several ways, so no number is right
+        by itself: what most of them have is expected. What all nodes have at one index is taken as the
+        design, and an NVLink's speed is compared with the others of its GPU. A GPU without any NVLink up
+        is compared inside its node, because bridges between PCIe boards join some GPUs only. A node with
+        no NVLink at all is compared with nodes where all GPUs have one, and is named alone if its boards
+        are wired to each other (SXM). For SXM boards the PCIe width must be what GPU and slot can do; the
+        generation only while the GPU is in use, because an idle one may lower it.
 
     Matters because:
-        A collective runs at the speed of its slowest GPU. A GPU with a link down, or in a slot that trained
-        at half its width, slows every job that uses it, and nothing says so. Where NVSwitches join the GPUs,
-        one without NVLink may keep CUDA from starting.
+        A collective runs at the speed of its slowest GPU. A GPU with a link down, or in a slot with half
+        the lanes, slows down every job that uses it, and nothing reports it. Where NVSwitches join the
+        GPUs, one GPU without NVLink may keep CUDA from starting.
 
     Fix:
-        Look for errors of the link, then reset the GPU or reboot the node; what stays is hardware: the
-        board's connector, a bridge, a riser, the slot.
+        Look for errors of the link, then reset the GPU or reboot the node. If it stays, it is hardware:
+        the board's connector, a bridge, a riser, the slot.
     """
     models: dict[str, dict[GpuId, Gpu]] = defaultdict(dict)
     silent: set[GpuId] = set()
@@ -125,7 +125,7 @@ def gpu_link(gpus: Mapping[str, GpuFacts], expect: Expectations | None = None) -
         elif node not in compared:
             yield skip("too few GPUs of this kind report their links, or most do not agree", node)
         elif mute := [f"GPU {d.index}" for d in facts.devices if (node, d.index) in silent]:
-            words = f"NVML tells less of the links of {listing(mute, 4)} than of others of the kind"
+            words = f"NVML reports less about the links of {listing(mute, 4)} than about others of the kind"
             yield unknown(node, words)
 
 
@@ -217,7 +217,7 @@ def _switched_off(node: str, facts: GpuFacts) -> Iterator[Finding]:
             expected=CONSTANT("0, the driver's default"),
             seen=seen("/proc/driver/nvidia/params", "NvLinkDisable: 1", "file"),
             fixes=look(
-                "see who sets it; taken out there, it counts after a restart (in a virtual machine without "
+                "see which file sets it; removing it there needs a restart (in a virtual machine without "
                 "NVSwitches it is on purpose)",
                 "grep -rns NvLinkDisable /etc/modprobe.d /usr/lib/modprobe.d /proc/cmdline",
             ),

@@ -10,12 +10,12 @@ from netdoctor.facts.counters import LaterCounters
 from netdoctor.facts.gpu import Gpu, GpuFacts
 from netdoctor.model import HERE, Action, Cause, Finding, after_reboot, look, ok, seen
 
-RECOVERED = Cause("gpu-nvlink-recovered", "an NVLink of GPUs of {nodes} broke down and was trained again")
-CRC = Cause("gpu-nvlink-crc", "NVLinks of GPUs of {nodes} garble what they carry", action=Action.DRAIN)
+RECOVERED = Cause("gpu-nvlink-recovered", "an NVLink of GPUs of {nodes} failed and was trained again")
+CRC = Cause("gpu-nvlink-crc", "NVLinks of GPUs of {nodes} damage data", action=Action.DRAIN)
 REPEATED = Cause("gpu-nvlink-replays", "NVLinks of GPUs of {nodes} repeat packets")
 REPLAYS = Cause("gpu-pcie-replays", "PCIe links of GPUs of {nodes} repeat packets", action=Action.DRAIN)
 LOST = Cause("gpu-lost-meanwhile", "a GPU of {nodes} failed while the scan measured", action=Action.REBOOT)
-SEE = look("read what the driver says of it", "dmesg -T | grep -E 'NVRM|Xid' | tail -n 20", root=True)
+SEE = look("read the driver's messages about it", "dmesg -T | grep -E 'NVRM|Xid' | tail -n 20", root=True)
 RESTART = after_reboot("restart the node, with nothing running on it", "systemctl reboot")
 # In less, one burst more or less is everything.
 APART_S = 1.0
@@ -132,7 +132,7 @@ def lost(gpu: GpuFacts, later: LaterCounters | None) -> Iterator[Finding]:
     well = {device.index for device in gpu.devices if device.error is None}
     for device in later.gpu.devices if later and later.gpu else ():
         if device.error is not None and device.index in well:
-            words = f"answered at login, and no more after the scan: {device.error}"
+            words = f"answered at login, but not after the scan: {device.error}"
             yield nvml_finding(
                 LOST.fail, device, words, "second reading", device.error, "an answer", fixes=(SEE, RESTART)
             )
@@ -145,25 +145,25 @@ def lost(gpu: GpuFacts, later: LaterCounters | None) -> Iterator[Finding]:
     source="https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/feature-overview.html",
 )
 def gpu_link_errors(gpu: GpuFacts, later: LaterCounters | None) -> Iterator[Finding]:
-    """Links of GPUs count no errors while the scan measures, and none has broken down before.
+    """GPU links count no errors during the scan, and had no failure before.
 
     Looks at:
-        NVML's counts of recoveries, CRC errors and replays of each NVLink (of NVLink 5: recoveries, and bit
-        errors left after correction), and of PCIe replays, of each GPU, at login and again after everything
-        that loads it. What was added in between is judged by NVIDIA's own limits: any NVLink recovery or
-        replay, 100 CRC errors a second, 8 PCIe replays a minute; 2 uncorrected bit errors in 5 seconds. Older
-        totals, but for replays and NVLink 5, are so, too, by the time since the node was started: the least
-        that their rate was.
-        Other totals are told, and say nothing of today. A GPU that answers at login and not at the end has
-        failed in between.
+        NVML's counts of recoveries, CRC errors and replays of each NVLink (NVLink 5: recoveries, and bit
+        errors left after correction), and of PCIe replays of each GPU, at login and again after
+        everything that loads the GPU. The difference is judged by NVIDIA's own limits: any NVLink
+        recovery or replay, 100 CRC errors per second, 8 PCIe replays per minute, 2 uncorrected bit errors
+        in 5 seconds. Older totals, except replays and NVLink 5, are divided by the time since the node
+        was started, which gives their lowest possible rate, and judged by the same limits. All other
+        totals are reported but not judged. A GPU that answers at login but not at the end has failed in
+        between.
 
     Matters because:
-        What is repeated is slow, and a link that breaks down once does so again, in the middle of a job
-        (Xid 74).
+        Repeated packets cost speed. A link that failed once will fail again, in the middle of a job (Xid
+        74).
 
     Fix:
-        Reset the GPU, which trains its links anew. What comes back is hardware: the board's connector, a
-        bridge, a riser, the slot.
+        Reset the GPU, which trains its links again. If it comes back, it is hardware: the board's
+        connector, a bridge, a riser, the slot.
     """
     yield from untold(gpu, tells, "count errors of their links")
     yield from lost(gpu, later)

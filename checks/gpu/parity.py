@@ -12,12 +12,12 @@ from netdoctor.facts.expected import Expectations
 from netdoctor.facts.gpu import Gpu, GpuFacts
 from netdoctor.model import DERIVED, Action, Cause, Finding, Fix, look, run, skip
 
-CAPPED = Cause("gpu-power-capped", "GPUs of {nodes} are limited to less power than their default")
-SLOWER = Cause("gpu-clocks-set", "GPUs of {nodes} are set to lower clocks than their default")
+CAPPED = Cause("gpu-power-capped", "GPUs of {nodes} have a power limit below the default")
+SLOWER = Cause("gpu-clocks-set", "GPUs of {nodes} have clocks below the default")
 CORRUPT = Cause("gpu-inforom-corrupt", "{nodes} {has} a GPU with a corrupt InfoROM", action=Action.REPLACE)
 STATES = {None: "", True: "on", False: "off"}
 MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
-REPLACE = "have it written anew, or the board replaced"
+REPLACE = "have it written again, or the board replaced"
 RESET = "  # needs a reset of the GPUs"
 
 
@@ -70,17 +70,19 @@ def gpu_parity(gpus: Mapping[str, GpuFacts], expect: Expectations | None = None)
     """GPUs of one model have the same firmware, the same modes, and their full power.
 
     Looks at:
-        VBIOS, InfoROM, ECC, MIG, persistence and compute mode of all GPUs of one model in the cluster; if
-        the checksums of each InfoROM fit; power limits and application clocks against their own defaults.
-        NVML does not tell of clocks that were locked (nvidia-smi -lgc): those show under load (`gpu.work`).
+        VBIOS, InfoROM, ECC, MIG, persistence and compute mode of all GPUs of one model in the cluster.
+        Whether the checksums of each InfoROM are right. Power limits and application clocks, compared
+        with their own defaults. NVML does not report locked clocks (nvidia-smi -lgc): those show under
+        load (`gpu.work`).
 
     Matters because:
-        The odd one is the slow one, or the one that fails: MIG hides the GPU from NCCL, ECC takes memory, an
-        exclusive mode refuses a second process, a power limit holds clocks down. The InfoROM has the board's
-        configuration and its history of errors: with a corrupt one neither can be trusted.
+        The GPU that differs is the slow one, or the one that fails. MIG hides the GPU from NCCL, ECC
+        takes memory, an exclusive mode refuses a second process, a power limit lowers the clocks. The
+        InfoROM has the board's configuration and error history; if it is corrupt, neither can be trusted.
 
     Fix:
-        Bring the odd node to the mode of the others; firmware comes with the board's or the system's updates.
+        Set the mode of the others on the odd node. Firmware comes with updates of the board or the
+        system.
     """
     models: dict[str, dict[str, list[Gpu]]] = defaultdict(lambda: defaultdict(list))
     for node, facts in gpus.items():
@@ -113,8 +115,8 @@ def gpu_parity(gpus: Mapping[str, GpuFacts], expect: Expectations | None = None)
                 yield from _set_lower(node, one)
                 if one.inforom_valid is False:
                     yield nvml_finding(
-                        CORRUPT.warn, one, "has an InfoROM whose checksums do not fit",
-                        "validation of the InfoROM", "corrupt", "checksums that fit", at=node,
+                        CORRUPT.warn, one, "has an InfoROM with wrong checksums",
+                        "validation of the InfoROM", "corrupt", "right checksums", at=node,
                         output=f"corrupt, {one.inforom}",
                         fixes=look(REPLACE, f"nvidia-smi -q -i {one.index}"),
                     )  # fmt: skip
@@ -130,7 +132,7 @@ def _set_lower(node: str, gpu: Gpu) -> Iterator[Finding]:
                 cause.warn, gpu, f"is limited to {value} ({what}), its default is {normal}",
                 f"limit of its {what}", value, DERIVED(normal), at=node,
                 fixes=look(
-                    f"ask who has set it; nvidia-smi {flag} takes it back",
+                    f"ask who has set it; nvidia-smi {flag} resets it",
                     f"nvidia-smi -q -d {section} -i {gpu.index}",
                 ),
             )  # fmt: skip

@@ -19,9 +19,9 @@ BAD = {
 }
 ANY = sum(BAD)
 
-POWER = Cause("gpu-power-brake", "the power supply holds back GPUs of {nodes}", action=Action.DRAIN)
-HOT = Cause("gpu-hot", "GPUs of {nodes} are as hot as they may become", action=Action.DRAIN)
-SLOWED = Cause("gpu-slowdown", "GPUs of {nodes} are held back by heat or power", action=Action.DRAIN)
+POWER = Cause("gpu-power-brake", "the power supply slows down GPUs of {nodes}", action=Action.DRAIN)
+HOT = Cause("gpu-hot", "GPUs of {nodes} are at their temperature limit", action=Action.DRAIN)
+SLOWED = Cause("gpu-slowdown", "GPUs of {nodes} are slowed down by heat or power", action=Action.DRAIN)
 
 
 @check(
@@ -30,7 +30,7 @@ SLOWED = Cause("gpu-slowdown", "GPUs of {nodes} are held back by heat or power",
     source="https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html",
 )
 def gpu_throttle(gpu: GpuFacts) -> Iterator[Finding]:
-    """No GPU is held back by heat or by its power supply.
+    """No GPU is slowed down by heat or by its power supply.
 
     Looks at:
         NVML's clock event reasons of each GPU: hardware slowdown, hardware and software thermal
@@ -40,8 +40,8 @@ def gpu_throttle(gpu: GpuFacts) -> Iterator[Finding]:
         A collective waits for its slowest rank: one GPU at half its clock halves the job.
 
     Fix:
-        Look at temperatures, fans and power supplies. A power brake comes from the rack or the
-        power supply, not from the GPU.
+        Check temperatures, fans and power supplies. A power brake comes from the rack or the power
+        supply, not from the GPU.
     """
     yield from untold(gpu, lambda device: device.throttle_reasons, "report it")
     for device in gpu.devices:
@@ -50,7 +50,7 @@ def gpu_throttle(gpu: GpuFacts) -> Iterator[Finding]:
             reasons = listing(text for bit, text in BAD.items() if bits & bit)
             cause = POWER if bits & POWER_BRAKE else SLOWED
             yield nvml_finding(
-                cause.warn, device, f"is held back: {reasons}", "clock event reasons",
+                cause.warn, device, f"is slowed down: {reasons}", "clock event reasons",
                 f"{reasons} ({bits:#x})", "none of them", output=f"{bits:#x}",
                 fixes=look(
                     "read temperatures, power and clocks",
@@ -71,7 +71,7 @@ def _too_hot(gpu: Gpu) -> Iterator[Finding]:
         now, right = f"at {gpu.temperature_c} C", f"below {min(degrees)} C, this GPU's own limit"
     else:
         return
-    see = look("look at fans, air and coolant", f"nvidia-smi -q -d TEMPERATURE,PERFORMANCE -i {gpu.index}")
+    see = look("check fans, air and coolant", f"nvidia-smi -q -d TEMPERATURE,PERFORMANCE -i {gpu.index}")
     yield nvml_finding(
         HOT.warn, gpu, f"is {now}", "temperature", now, DERIVED(right),
         output=f"{gpu.temperature_c} C", fixes=see,

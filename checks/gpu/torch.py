@@ -26,14 +26,15 @@ def gpu_torch(
     """The job's torch has code for the GPUs of the node.
 
     Looks at:
-        The GPUs that torch was compiled for, as its own library has them (what ``torch.cuda.get_arch_list()``
-        says; nothing is imported), against the compute capability that NVML tells; CUDA or ROCm in the build
-        against the vendor of the GPUs. A binary runs on GPUs of its major capability from its minor one on,
-        PTX on all later ones.
+        The GPUs that torch was compiled for, read from its own library (as ``torch.cuda.get_arch_list()``
+        prints them; nothing is imported), and the compute capability that NVML reports. CUDA or ROCm in
+        the build, and the vendor of the GPUs. A binary runs on GPUs of its own major capability with the
+        same or a later minor one; PTX runs on all later GPUs.
 
     Matters because:
-        A wheel from before the GPU, or one that has dropped it, ends with "no kernel image is available for
-        execution on the device" at the first operation; a build for the other vendor finds no GPU at all.
+        A wheel that is older than the GPU, or no longer supports it, ends with "no kernel image is
+        available for execution on the device" at the first operation. A build for the other vendor finds
+        no GPU at all.
 
     Fix:
         Install a build of torch that has code for the GPU.
@@ -51,11 +52,11 @@ def gpu_torch(
     elif not torch.cuda:
         yield skip("a torch without CUDA on this node")
     elif not torch.archs:
-        yield skip("torch's library does not say which GPUs it has code for")
+        yield skip("torch's library does not show for which GPUs it has code")
     else:
         silent = [f"GPU {d.index}" for d in gpu.devices if d.error is None and not d.compute_capability]
         if silent:
-            yield unknown(HERE, f"{listing(silent, 4)}: NVML does not tell the compute capability")
+            yield unknown(HERE, f"{listing(silent, 4)}: NVML does not report the compute capability")
         yield from _code(torch, gpu.devices)
 
 

@@ -34,13 +34,13 @@ STATES = {4: "no_permission", 9: "no_driver", 12: "no_library", 15: "lost", 17: 
 STATES[999] = "closed"  # "unknown error"
 
 _cause = partial(Cause, verify=("gpu.visible", "gpu.count"))
-ABSENT = _cause("gpu-absent", "{nodes} {has} none of the GPUs that are listed")
+ABSENT = _cause("gpu-absent", "{nodes} {has} no GPUs, but the hosts file lists some")
 MISFIT = _cause("driver-mismatch", "{nodes} load{s} a kernel module that does not fit the driver's library")
-VFIO = _cause("gpu-vfio", "{nodes} keep{s} the GPUs for virtual machines (vfio-pci)")
+VFIO = _cause("gpu-vfio", "{nodes} reserve{s} the GPUs for virtual machines (vfio-pci)")
 NOT_LOADED = _cause("driver-not-loaded", "{nodes} {has} GPUs but no NVIDIA driver loaded")
 NO_LIBRARY = _cause("nvml-library-missing", "{nodes} {has} GPUs but not the NVIDIA driver's library")
 FORBIDDEN = _cause("gpu-permission", "{nodes} refuse{s} to let the login user open the GPUs")
-CLOSED = _cause("gpu-blocked-by-system", "a device cgroup or namespace keeps the GPUs from {nodes}", LIKELY)
+CLOSED = _cause("gpu-blocked-by-system", "a device cgroup or namespace hides the GPUs on {nodes}", LIKELY)
 LOST = _cause("gpu-lost", "{nodes} {has} a GPU that fell off the bus").but(action=Action.REBOOT)
 SICK = _cause("gpu-error", "{nodes} {has} GPUs that answer with errors")
 UNBOUND = _cause("gpu-unbound", "{nodes} {has} GPUs that the NVIDIA driver is not bound to")
@@ -52,7 +52,7 @@ SHARE = _cause(
 )
 NOT_GIVEN = Cause(
     "gpu-not-in-container",
-    "the container on {nodes} was given none of the machine's GPUs",
+    "the container on {nodes} has none of the machine's GPUs",
     LIKELY,
     settle_by="gpus= in the hosts file says how many each node should have",
 )
@@ -64,7 +64,7 @@ CONTAINER = in_job(
     "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...   # your image and options",
 )
 LOAD = run(
-    "load the driver; where that fails, see why (missing headers, Secure Boot, nouveau)",
+    "load the driver; if that fails, see why (missing headers, Secure Boot, nouveau)",
     "modprobe nvidia && nvidia-smi -L || dmesg | tail -n 40",
     root=True,
     persistent=False,
@@ -93,10 +93,10 @@ LET_IN = run(
     widens="every local user may use the GPUs",
 )
 REPLACE = (
-    look("see what the driver said of it", "dmesg | grep -E 'Xid|fallen off the bus'", root=True),
+    look("read the driver's messages about it", "dmesg | grep -E 'Xid|fallen off the bus'", root=True),
     after_reboot(
-        "take the node out of the scheduler first, then cut its power and give it back (without ipmitool, on "
-        "its BMC; a warm restart seldom helps); if it comes back, the GPU, its power or its slot is at fault",
+        "first take the node out of the scheduler, then switch its power off and on (without ipmitool, on "
+        "its BMC; a warm restart rarely helps); if the fault comes back, the GPU, its power or slot is bad",
         "ipmitool chassis power cycle",
         risk="high",
         loses="whatever runs there, at once",
@@ -109,11 +109,11 @@ SEARCH = look(
 )
 REPORT = look("read the driver's own report", "dmesg | grep -E 'NVRM|Xid'", root=True)
 SEE_BUS = look("see what the PCI bus shows", "lspci -d 10de: -nn")
-SEE_LIBRARY = look("see which driver packages are there", "ldconfig -p | grep libnvidia-ml")
-SEE_MODE = look("see who may", "ls -l /dev/nvidia* && id")
+SEE_LIBRARY = look("see which driver packages are installed", "ldconfig -p | grep libnvidia-ml")
+SEE_MODE = look("see who has access", "ls -l /dev/nvidia* && id")
 SEE_DEVICES = look("see whether the devices can be opened", "ls -l /dev/nvidia*; nvidia-smi -L")
 TAKE_OUT = look(
-    "find where the login shell sets it, and take it out",
+    "find where the login shell sets it, and remove it",
     "grep -sn CUDA_VISIBLE_DEVICES /etc/environment /etc/profile"
     " /etc/profile.d/* ~/.bashrc ~/.profile ~/.bash_profile",
 )
@@ -134,19 +134,20 @@ def gpu_visible(
     """The NVIDIA driver works and shows every GPU that the machine has.
 
     Looks at:
-        NVIDIA devices on the PCI bus, the driver bound to them, what NVML answers, /dev/nvidia*,
-        and CUDA_VISIBLE_DEVICES of the login session. Devices that their mode allows and the kernel refuses
-        are kept from the session by a device cgroup (access(2); no GPU is opened): a scheduler's doing, so
-        that what is there stays unknown in a login, and in a Slurm job its share is what there is.
+        NVIDIA devices on the PCI bus, the driver bound to them, what NVML answers, /dev/nvidia*, and
+        CUDA_VISIBLE_DEVICES of the login session. A device whose mode allows access, but which the kernel
+        refuses, is blocked by a device cgroup (tested with access(2); no GPU is opened). That is the work
+        of a scheduler: the real number of GPUs stays unknown in a login, and in a Slurm job only the
+        job's share counts.
 
     Matters because:
-        A GPU that is not visible makes ``--nproc-per-node gpu`` start fewer ranks, or all of them
-        end with "no CUDA-capable device is detected". After an unattended upgrade the new library
-        refuses the old kernel module until the module is reloaded.
+        If a GPU is not visible, ``--nproc-per-node gpu`` starts fewer ranks, or all ranks end with "no
+        CUDA-capable device is detected". After an unattended upgrade the new library refuses the old
+        kernel module until the module is reloaded.
 
     Fix:
-        Reload or install the driver, start the container with the GPUs, or take the GPU that
-        dropped off the bus out of service.
+        Reload or install the driver, or start the container with the GPUs. If the GPU fell off the bus,
+        take it out of service.
     """
     boards, evidence = len(gpu.pci), _evidence(gpu)
     inside = [CONTAINER] if host and host.container else []
@@ -156,7 +157,7 @@ def gpu_visible(
     elif withheld(gpu):
         yield withheld_finding(gpu)
     elif nothing and not node.gpus and gpu.nvml != "mismatch":
-        yield skip("no NVIDIA GPU on this node, and none listed")
+        yield skip("no NVIDIA GPU on this node, and the hosts file lists none")
     elif problem := _problem(node, gpu, inside):
         cause, summary, observed, expected, fixes = problem
         say = cause.warn if cause is NOT_GIVEN else cause.fail
@@ -167,7 +168,7 @@ def gpu_visible(
         yield unknown(node.id, summary, evidence=evidence)
     else:
         if not boards and not node.gpus:
-            summary = "no GPU on the PCI bus, so whether all are visible cannot be told without gpus="
+            summary = "no GPU on the PCI bus: set gpus= to check that all GPUs are visible"
             yield unknown(node.id, summary)
         yield from _devices(gpu, inside, given_by_slurm(node, gpu, env), login == "local")
 
@@ -182,13 +183,13 @@ def _problem(
     boards, drivers = len(gpu.pci), sorted({board.driver for board in gpu.pci if board.driver})
     states = {gpu.nvml, STATES.get(gpu.nvml_code or 0)}
     if not boards and not gpu.devices and node.gpus:
-        summary = f"{node.gpus} GPUs are listed for this node, and there is none on its PCI bus"
+        summary = f"the hosts file lists {node.gpus} GPUs for this node, and there is none on its PCI bus"
         return ABSENT, summary, "none", f"{node.gpus} GPUs", [SEE_BUS]
     if inside and "nvidia" in drivers and not (gpu.device_nodes or gpu.devices or node.gpus):
         # The PCI bus shows through into containers: the machine's GPUs, which its driver serves, may be
         # none of this container's business.
-        summary = f"the machine has {boards} GPUs, and this container was given none"
-        return NOT_GIVEN, summary, "no /dev/nvidia*", "the machine's GPUs, if the job is to use them", inside
+        summary = f"the machine has {boards} GPUs, and this container has none"
+        return NOT_GIVEN, summary, "no /dev/nvidia*", "the machine's GPUs, if the job should use them", inside
     if "mismatch" in states:
         module = gpu.kernel_driver or "unknown"
         library = gpu.library_driver or "another version"
@@ -225,7 +226,7 @@ def _of_other_vendors(found: AcceleratorFacts) -> Finding:
         return skip(f"no NVIDIA GPU on this node, but {len(found.amd)} of AMD (amd.visible)")
     kinds = listing([f"{count} x {kind}" for kind, count in found.others.items()])
     return skip(
-        f"no NVIDIA GPU on this node; {kinds} is hardware that netdoctor does not know",
+        f"no NVIDIA GPU on this node; {kinds} is hardware unknown to netdoctor",
         gap=f"accelerators that are not known here ({kinds})",
     )
 
@@ -249,7 +250,7 @@ def _devices(gpu: GpuFacts, inside: list[Fix], given: int | None, own_shell: boo
     if count < boards:
         cause, reason, fix = _fewer(gpu, inside)
         others = len(set(gpu.blocked) - {CONTROL_NODE})
-        share = f", {others} kept from this session" if others else ""
+        share = f", {others} hidden from this session" if others else ""
         yield cause.fail(
             f"{boards} GPUs on the PCI bus{share}, {count} visible to the driver library{reason}",
             observed=f"{count} GPUs",
@@ -285,10 +286,8 @@ def _fewer(gpu: GpuFacts, inside: list[Fix]) -> tuple[Cause, str, Fix | list[Fix
         # Without -u, with which it would be the nodes of nvidia-uvm. [nvidia-modprobe.c]
         missing = [f"-c={i}" for i in range(len(gpu.pci)) if f"/dev/nvidia{i}" not in gpu.device_nodes]
         shell = f"nvidia-modprobe {' '.join(missing)}"
-        make = run("make the device nodes anew", shell, root=True, persistent=False)
-        names = (
-            f"only {listing(gpu.device_nodes)} exist" if gpu.device_nodes else "no device node of theirs is"
-        )
+        make = run("create the device nodes again", shell, root=True, persistent=False)
+        names = f"only {listing(gpu.device_nodes)} exist" if gpu.device_nodes else "no device node exists"
         return NO_NODE, f"; {names} in /dev", make
     return HIDDEN, "", SEARCH
 

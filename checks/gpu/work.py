@@ -29,12 +29,14 @@ from netdoctor.model import (
 from netdoctor.rules.boards import board, least
 
 CUDA_FAILS = Cause("gpu-work-fails", "torch cannot use GPUs of {nodes}", follows=("sw.cuda", "gpu.fabric"))
-WRONG = Cause("gpu-work-wrong", "GPUs of {nodes} give two results of one product", action=Action.REPLACE)
-LOCKED = Cause("gpu-clocks-locked", "GPUs of {nodes} are held to lower clocks than others by a setting")
+WRONG = Cause(
+    "gpu-work-wrong", "GPUs of {nodes} give different results for the same product", action=Action.REPLACE
+)
+LOCKED = Cause("gpu-clocks-locked", "GPUs of {nodes} have lower clocks than others because of a setting")
 SLOW = Cause("gpu-work-slow", "GPUs of {nodes} compute slower than others of their kind", LIKELY)
 MEMORY = Cause("gpu-memory-slow", "memory of GPUs of {nodes} is slower than that of others", LIKELY)
 COPY = Cause("gpu-copy-slow", "copies between GPU and host are slow on {nodes}", LIKELY)
-BELOW = Cause("gpu-work-below-board", "GPUs of {nodes} do far less than their boards are made for", LIKELY)
+BELOW = Cause("gpu-work-below-board", "GPUs of {nodes} are far below the data sheet of their boards", LIKELY)
 # What torch and CUDA say of a GPU that a program cannot use. Little memory is somebody's, and no fault.
 UNUSABLE = ("CUDA error", "HIP error", "CUDA driver", "no kernel image", "sees ")
 
@@ -59,9 +61,9 @@ class Figure:
 # half its lanes or one generation less.
 FIGURES = (
     Figure("compute", lambda rate: rate.tflop_s, "TFLOP/s", "multiplies at", 0.78, SLOW),
-    Figure("memory", lambda rate: rate.memory_gbyte_s, "GB/s", "moves its memory at", 0.85, MEMORY),
-    Figure("to-device", lambda rate: rate.to_device_gbyte_s, "GB/s", "takes data at", 0.65, COPY, True),
-    Figure("to-host", lambda rate: rate.to_host_gbyte_s, "GB/s", "gives data at", 0.65, COPY, True),
+    Figure("memory", lambda rate: rate.memory_gbyte_s, "GB/s", "has a memory rate of", 0.85, MEMORY),
+    Figure("to-device", lambda rate: rate.to_device_gbyte_s, "GB/s", "receives data at", 0.65, COPY, True),
+    Figure("to-host", lambda rate: rate.to_host_gbyte_s, "GB/s", "sends data at", 0.65, COPY, True),
 )
 CIRCUMSTANCES: dict[str, Callable[[GpuRate], float | None]] = {
     "{} MHz under load": lambda rate: rate.clock_mhz,
@@ -96,25 +98,26 @@ AMD_LOOKS = {
     source="https://arxiv.org/abs/2208.11035",
 )
 def gpu_work(work: Mapping[str, GpuWork], gpus: Mapping[str, GpuFacts]) -> Iterator[Finding]:
-    """Every GPU computes, moves its memory and copies as fast as the others of its kind.
+    """Every GPU computes, uses its memory and copies data as fast as the others of its kind.
 
     Looks at:
-        Two seconds of work on each idle GPU, in the job's torch: products of matrices (bfloat16, float16
-        before compute capability 8.0, float32 before 7.0) and memory on all GPUs of a node at once, as a job
-        loads it; copies of pinned memory to the GPU and back in turn. The median of each is compared with
-        GPUs of the same model, power limit and ECC mode in the cluster, copies with those in the same
-        place on other nodes as well, and with the board's data sheet where that is known. The first and the
-        last product of the same numbers have to be equal. A GPU whose clock stays low, though neither power
-        nor heat limits it, has locked clocks. AMD's GPUs take part with a torch for ROCm. A GPU that is in
-        use is left alone, one in MIG mode or partitioned, too; at most an eighth of the memory is taken.
+        Two seconds of work on each idle GPU, in the job's torch. Matrix products (bfloat16; float16
+        before compute capability 8.0, float32 before 7.0) and memory traffic run on all GPUs of a node at
+        once, as in a job; then copies of pinned memory to the GPU and back, one GPU after the other. The
+        median of each is compared with GPUs of the same model, power limit and ECC mode in the cluster;
+        copies also with GPUs in the same place on other nodes. If the board's data sheet is known, it is
+        used, too. The first and the last product of the same numbers must be equal. If the clock stays
+        low without a power or heat limit, the clocks are locked. AMD GPUs take part with a torch for
+        ROCm. A GPU that is in use, in MIG mode or partitioned is not touched; at most an eighth of the
+        memory is used.
 
     Matters because:
-        A collective waits for its slowest rank. A GPU that is hot, badly seated or worn is slow without an
-        error anywhere, and one that computes wrongly spoils the model without a word.
+        A collective waits for its slowest rank. A GPU that is hot, badly seated or worn is slow without
+        any error. One that computes wrong results spoils the model without any message.
 
     Fix:
-        Look at clocks and temperature under load, at power and cooling, and at the GPU's PCIe link; run it
-        again to see whether it stays. What stays goes back to the vendor.
+        Check clocks and temperature under load, power and cooling, and the GPU's PCIe link. Run the check
+        again. If the problem stays, send the GPU back to the vendor.
     """
     kinds: dict[tuple[object, ...], dict[GpuId, GpuRate]] = defaultdict(dict)
     devices: dict[GpuId, Gpu] = {}
@@ -124,7 +127,7 @@ def gpu_work(work: Mapping[str, GpuWork], gpus: Mapping[str, GpuFacts]) -> Itera
             if rate.error:
                 yield _failed(node, rate)
             elif silent := [one.name for one in FIGURES if one.value(rate) is None]:
-                yield unknown(node, f"GPU {rate.index} told nothing of {listing(silent)}")
+                yield unknown(node, f"GPU {rate.index} did not report {listing(silent)}")
             elif rate.board or rate.index in known:
                 one = devices[node, rate.index] = (
                     Gpu(index=rate.index, name=rate.board) if rate.board else known[rate.index]
@@ -182,7 +185,7 @@ def _failed(node: str, rate: GpuRate) -> Finding:
     tools = (
         "amd-smi; dmesg | grep -E 'amdgpu|kfd'" if rate.board else "nvidia-smi; dmesg | grep -E 'NVRM|Xid'"
     )
-    see = look("read what the driver says of it", tools, root=True)
+    see = look("read the driver's messages about it", tools, root=True)
     evidence = seen(f"torch, GPU {rate.index}", error)
     return _finding(CUDA_FAILS.fail, node, rate, words, error, "a GPU that torch can use", see, evidence)
 
@@ -208,9 +211,9 @@ def _locked(rates: Mapping[GpuId, GpuRate]) -> Iterator[tuple[Finding, GpuId]]:
         if clock < LOCKED_PART * typical and reasons is not None and not reasons & ~BY_SETTING:
             words = f"works at {clock} MHz, others at {typical}, and neither heat nor power limits it"
             fixes = (
-                look("see its clocks under load", LOOKS[SLOW.key].format(index)),
+                look("check its clocks under load", LOOKS[SLOW.key].format(index)),
                 run(
-                    "let them go, unless somebody wants them so",
+                    "unlock them, unless somebody locked them on purpose",
                     f"nvidia-smi -i {index} -rgc",
                     root=True,
                     persistent=False,
@@ -241,7 +244,7 @@ def _against_peers(figure: Figure, rates: Mapping[GpuId, GpuRate]) -> Iterator[t
             rate, right = f"{_number(value)} {figure.unit}", _number(expected)
             words = f"{figure.does} {rate}, others at {right}{_circumstances(rates[gpu_id], others)}"
             say = figure.cause.but(action=Action.DRAIN).warn
-            see = look("see it under load", looks[figure.cause.key].format(index))
+            see = look("check it under load", looks[figure.cause.key].format(index))
             expected_text = PEERS(f"{right} {figure.unit}")
             yield _finding(say, node, rates[gpu_id], words, rate, expected_text, see), gpu_id
 
@@ -258,8 +261,8 @@ def _against_board(gpu_id: GpuId, device: Gpu, rate: GpuRate) -> Iterator[Findin
     ):
         if value is not None and value < at_least:
             has = f"{_number(value)} {unit}"
-            words, expected = f"does {has}, its board is made for {most:g}", f"at least {at_least:g}"
-            see = look("see it under load", LOOKS[SLOW.key].format(rate.index))
+            words, expected = f"reaches {has}, the data sheet says {most:g}", f"at least {at_least:g}"
+            see = look("check it under load", LOOKS[SLOW.key].format(rate.index))
             yield _finding(BELOW.warn, gpu_id[0], rate, words, has, expected, see)
 
 
@@ -276,7 +279,7 @@ def _figures(node: str, names: list[str], rates: list[GpuRate], torch: str, judg
     known = board(names[0])
     sheet = f" (data sheet {known.tflop_s:g} TFLOP/s, {known.gbyte_s:g} GB/s)" if known else ""
     text = f"{len(rates)} x {names[0]}, {rates[0].kind}, torch {torch}: {', '.join(parts)}{sheet}"
-    gap = None if judged else "nothing to compare the GPU's work with"
+    gap = None if judged else "no other GPU to compare with"
     return ok(node, text, observed=text, measures=measures, gap=gap)
 
 

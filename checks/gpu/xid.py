@@ -14,7 +14,7 @@ RESET = Cause("gpu-needs-reset", "{nodes} {has} a GPU that needs a reset", actio
 REBOOT = Cause("gpu-needs-reboot", "{nodes} {has} to be rebooted for a GPU", action=Action.REBOOT)
 AGAIN = Cause("gpu-faults-again", "a GPU of {nodes} keeps failing", action=Action.DRAIN)
 CODE = Cause(
-    "gpu-xid-not-known", "the driver of {nodes} reports what netdoctor does not know", action=Action.IGNORE
+    "gpu-xid-not-known", "the driver of {nodes} reports an error unknown to netdoctor", action=Action.IGNORE
 )
 SEE = look("read what the driver wrote", "dmesg -T | grep -E 'NVRM: Xid|SXid'", root=True)
 TEST = look("test it, with the node out of service", "dcgmi diag -r 3", root=True)
@@ -27,21 +27,22 @@ BOOT = after_reboot("restart the node, with nothing running on it", "systemctl r
     source="https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html",
 )
 def gpu_xid(gpu: GpuFacts, log: KernelLog) -> Iterator[Finding]:
-    """No GPU has met an error that it needs a reset or a reboot for.
+    """No GPU has had an error that needs a reset or a reboot.
 
     Looks at:
-        Xid and SXid messages of the kernel log (/dev/kmsg, else the journal) since the node was started and
-        the driver loaded, and, from driver 565 on, what NVML says that each GPU needs. What a message asks
-        for is NVIDIA's "immediate action". Errors of programs (Xid 13, 31, 43, 45 and their like) say nothing
-        about the GPU and are passed over.
+        Xid and SXid messages in the kernel log (/dev/kmsg, else the journal) since the node was started
+        and the driver was loaded; from driver 565 on also what NVML says each GPU needs. What to do after
+        each message is NVIDIA's "immediate action". Errors caused by programs (Xid 13, 31, 43, 45 and
+        similar) say nothing about the GPU and are ignored.
 
     Matters because:
-        A GPU in this state ends the next job on it, or hangs it, although nvidia-smi lists it.
+        A GPU in this state ends the next job on it, or makes it hang, although nvidia-smi lists it.
 
     Fix:
-        Reset the GPU, or reboot the node, with nothing running there. A GPU that fails again is to be tested
-        (dcgmi diag -r 3) with the node out of service, and to be replaced. Driver releases before 565 do not
-        tell whether a GPU was reset since; an error of the last day counts there, an older one is a warning.
+        Reset the GPU, or reboot the node, with nothing running there. If a GPU fails again, take the node
+        out of service, test the GPU (dcgmi diag -r 3), and replace it. Driver releases before 565 do not
+        report whether a GPU was reset since; there an error of the last day counts, and an older one is a
+        warning.
     """
     tells = all(device.recovery is not None for device in gpu.devices)
     if not gpu.devices:
@@ -52,7 +53,7 @@ def gpu_xid(gpu: GpuFacts, log: KernelLog) -> Iterator[Finding]:
     found = [_finding(error) for error in troubles(gpu, log)]
     yield from found
     if gpu.devices and not found and not tells and log.since_s is not None and log.driver_age_s is None:
-        back = f"the kernel log before the last {age(log.since_s)}, which it has lost"
+        back = f"the kernel log of more than {age(log.since_s)} ago, which is lost"
         yield ok(HERE, "no such error in what the kernel log still has", gap=back)
 
 

@@ -17,11 +17,12 @@ def host_boot(tunings: Mapping[str, TuningFacts], hosts: Mapping[str, HostFacts]
     """The running kernel is the one that is installed.
 
     Looks at:
-        /lib/modules, /run/reboot-required, and /proc/uptime. That a package asks for a restart, and that a
-        node was started within the hour while most run for a day, are words in the long report and no fault.
+        /lib/modules, /run/reboot-required and /proc/uptime. The long report notes, and no fault is, that
+        a package asks for a restart, or that a node was started within the hour while most have run for a
+        day.
 
     Matters because:
-        Once an upgrade has removed the modules of the running kernel, nothing can be loaded any more: no
+        An upgrade may remove the modules of the running kernel. Then nothing more can be loaded: no
         nvidia-peermem, no driver after a reset, no firewall table.
 
     Fix:
@@ -40,9 +41,9 @@ def host_boot(tunings: Mapping[str, TuningFacts], hosts: Mapping[str, HostFacts]
                 observed="modules of other kernels only",
                 expected=f"those of {release}",
                 seen=seen("/lib/modules", f"no {release}", "file"),
-                fixes=after_reboot("restart it into the kernel that is installed"),
+                fixes=after_reboot("restart it with the installed kernel"),
             )
         elif tuning.reboot_wanted:
-            yield ok(node, "a package asks for a restart (/run/reboot-required)")
+            yield ok(node, "a package requests a restart (/run/reboot-required)")
         elif tuning.uptime_s is not None and tuning.uptime_s < HOUR_S and typical > DAY_S:
             yield ok(node, f"started {tuning.uptime_s / 60:.0f} minutes ago; most nodes run for days")

@@ -20,7 +20,7 @@ PROCESSES = Cause("limit-processes", "Sessions on {nodes} may start few processe
 MEMORY = Cause("limit-memory", "Sessions on {nodes} may use little memory")
 CORES = Cause("limit-cores", "Sessions on {nodes} may use fewer processors than there are ranks")
 GROUP = look(
-    "see which group or container sets it: a scheduler's, a slice of systemd's, the container's own options",
+    "see where it is set: by a scheduler, in a slice of systemd, or in the options of the container",
     "cat /proc/self/cgroup; systemctl show user-$(id -u).slice -p TasksMax,MemoryMax,CPUQuotaPerSecUSec",
 )
 
@@ -37,16 +37,17 @@ def host_cgroup(
     """The session may use the processors, memory and processes that its ranks need.
 
     Looks at:
-        memory.max and memory.high, pids.max and cpu.max of the login session's control group and all above it
-        (cgroup v1 as well), its processor affinity, and RLIMIT_NPROC; against the number of ranks: slots of
-        the hosts file, else GPUs, else one.
+        memory.max and memory.high, pids.max and cpu.max of the login session's control group and of all
+        groups above it (cgroup v1, too), its processor affinity, and RLIMIT_NPROC. They are compared with
+        the number of ranks: slots of the hosts file, else GPUs, else one.
 
     Matters because:
-        A container or a login slice with 2000 tasks, two processors or a few GiB starts a job that then ends
-        with "Resource temporarily unavailable" or a killed rank, or crawls because all ranks share a core.
+        In a container or a login slice with 2000 tasks, two processors or a few GiB a job starts, and
+        then ends with "Resource temporarily unavailable" or a killed rank. Or it runs very slowly because
+        all ranks share a core.
 
     Fix:
-        Raise the limit where it is set, or start the job where it does not hold.
+        Raise the limit where it is set, or start the job where the limit does not apply.
     """
     ranks = max(1, node.slots or node.gpus or (len(gpu.devices) if gpu else 0))
     cores = min([float(tuning.cpus_allowed or host.cpu_count), tuning.cores_limit or float(host.cpu_count)])

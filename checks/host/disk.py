@@ -18,23 +18,23 @@ OVERHEAD_BYTES = ADVISED_BYTES // 8
 UNUSABLE = Cause("tmp-unusable", "{where} cannot be used on {{nodes}}")
 FULL = Cause("tmp-full", "{where} is full on {{nodes}}")
 SMALL = Cause("tmp-small", "{where} is small on {{nodes}}")
-ELSEWHERE = in_job("let the job use another place", "export TMPDIR=/var/tmp")
+ELSEWHERE = in_job("let the job use another folder", "export TMPDIR=/var/tmp")
 
 
 @check(source="https://docs.pytorch.org/docs/stable/elastic/errors.html")
 def host_disk(limits: LimitFacts) -> Iterator[Finding]:
-    """Where temporary files go can be written and has space.
+    """The folder for temporary files is writable and has free space.
 
     Looks at:
-        Free space and writability (statvfs) of the job's TMPDIR where that can be used, else of the login
+        Free space and write permission (statvfs) of the job's TMPDIR if it can be used, else of the login
         session's, else of /tmp.
 
     Matters because:
-        torchrun, Triton, Ray and every Python that makes a temporary file write there. A full one ends a
-        launch with "No space left on device", often without saying where.
+        torchrun, Triton, Ray and every Python that makes a temporary file write there. If it is full, a
+        launch ends with "No space left on device", often without saying where.
 
     Fix:
-        Remove what fills it, enlarge it where it is small, or point TMPDIR at a file system with space.
+        Delete what fills it, enlarge it if it is small, or set TMPDIR to a file system with space.
     """
     tmp, free = limits.tmp, f"{size(limits.tmp.free_bytes)} free"
     evidence = seen(f"df {tmp.path}", tmp.error or f"{free} of {size(tmp.total_bytes)}", "command")
@@ -67,7 +67,7 @@ def _of_path(cause: Cause, tmp: FileSystem) -> Cause:
 def _enlarge(tmp: FileSystem) -> Fix:
     """Four GiB for the place of temporary files."""
     return run(
-        "enlarge it; it takes memory only for what is in it",
+        "enlarge it; it uses memory only for its files",
         f"mount -o remount,size={4 * GIB // MIB}M {quoted(tmp.path)}",
         root=True,
         persistent=False,

@@ -23,17 +23,17 @@ from netdoctor.model import (
 )
 
 TELL_NCCL = in_job(
-    "or, if they are virtual machines resumed from one snapshot, tell NCCL that they differ",
+    "or, if they are virtual machines started from one snapshot, make them different for NCCL",
     'export NCCL_HOSTID="$(cat /sys/class/net/*/address | md5sum | cut -c1-32)"',
 )
 NEW_ID = after_reboot(
-    "make a new one; DHCP may give machines with one id the same address",
+    "make a new one; DHCP may give the same address to machines with one id",
     "rm /etc/machine-id && systemd-machine-id-setup",
     risk="low",
 )
 
 TWICE = Cause("same-machine", "{nodes} {is} a machine that is already listed under another name")
-ELSEWHERE = Cause("wrong-node", "{nodes} lead{s} to another machine of the list")
+ELSEWHERE = Cause("wrong-node", "the name of {nodes} leads to another machine of the list")
 ONE_NAME = Cause("hostname-duplicate", "{nodes} share one host name")
 CLONED = Cause("machine-id-cloned", "{nodes} {has} the machine-id of another node")
 
@@ -43,18 +43,18 @@ CLONED = Cause("machine-id-cloned", "{nodes} {has} the machine-id of another nod
     source="https://github.com/NVIDIA/nccl/blob/master/src/misc/utils.cc",
 )
 def host_identity(hosts: Mapping[str, HostFacts], listed: Mapping[str, Node]) -> Iterator[Finding]:
-    """Each listed node is a machine of its own, and the one its name says.
+    """Each listed node is a separate machine, and the one that its name means.
 
     Looks at:
         Host name, boot id and machine id of every node, and the name under which it is listed.
 
     Matters because:
-        NCCL takes processes with the same host name and boot id for one node and tries shared memory between
-        them. A machine listed twice runs twice the ranks; two names swapped put ranks where nobody expects
-        them; one host name on two machines breaks rendezvous by name.
+        NCCL takes processes with the same host name and boot id for one node, and tries shared memory
+        between them. A machine that is listed twice runs twice the ranks. Two swapped names put ranks on
+        the wrong machine. One host name on two machines breaks a rendezvous by name.
 
     Fix:
-        Correct the hosts file, the SSH configuration or DNS, or give the machine a host name of its own.
+        Correct the hosts file, the SSH configuration or DNS, or give the machine its own host name.
     """
     for node, host in hosts.items():
         if not host.hostname:
@@ -79,7 +79,7 @@ def _twice(hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:
                 f"is the machine already listed as {nodes[0]}",
                 at=node,
                 observed=f"host name {host.hostname}, boot id {host.boot_id}",
-                expected=PEERS("a machine of its own"),
+                expected=PEERS("a separate machine"),
                 seen=(_evidence(nodes[0], first), _evidence(node, host)),
                 fixes=(
                     run(f"take {listing(nodes[1:])} out of the hosts file", effect="next launch"),
@@ -98,13 +98,14 @@ def _elsewhere(hosts: Mapping[str, HostFacts], listed: Mapping[str, Node]) -> It
             continue
         ask = f"getent ahosts {quoted(name)}; ssh -G {quoted(name)} | grep -iE '^(hostname|port) '"
         yield ELSEWHERE.fail(
-            f"the name {name} leads to the machine that calls itself {hosts[node].hostname}",
+            f"the name {name} leads to the machine with the host name {hosts[node].hostname}",
             at=node,
             observed=hosts[node].hostname,
             expected=CONFIG(name),
             seen=_evidence(node, hosts[node]),
             fixes=look(
-                "correct where the name leads from here: DNS, /etc/hosts, or HostName in ~/.ssh/config",
+                "correct the address of the name on this machine: in DNS, /etc/hosts, or HostName "
+                "in ~/.ssh/config",
                 ask if is_host_name(name) else "",
                 on=CONTROL,
             ),
@@ -118,16 +119,16 @@ def _one_name(hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:
             others = listing(other for other in nodes if other != node)
             summary = f"has the host name {hosts[node].hostname}, like {others}"
             if not any(boots):
-                yield unknown(node, f"{summary}, and no boot id that would tell them apart")
+                yield unknown(node, f"{summary}, and no boot id to distinguish them")
             elif len(boots) > 1:  # with one boot id it is one machine, said above
                 yield ONE_NAME.warn(
                     summary,
                     at=node,
                     observed=hosts[node].hostname,
-                    expected=PEERS("a host name of its own"),
+                    expected=PEERS("a different host name"),
                     seen=_evidence(node, hosts[node]),
                     fixes=run(
-                        "give it a name of its own; MPI counts local ranks by host name, and torchrun "
+                        "give it a different name; MPI counts local ranks by host name, and torchrun "
                         "advertises it",
                         f"hostnamectl set-hostname {node}" if is_host_name(node) and not parse(node) else "",
                         root=True,
@@ -147,7 +148,7 @@ def _cloned(hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:
                 f"has the machine-id of {nodes[0]}: its image was copied after first boot",
                 at=node,
                 observed=machine_id,
-                expected=PEERS("a machine-id of its own"),
+                expected=PEERS("a different machine-id"),
                 seen=seen("/etc/machine-id", machine_id or "", "file"),
                 fixes=NEW_ID,
             )

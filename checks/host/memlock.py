@@ -24,17 +24,17 @@ def host_memlock(
     """Sessions may lock as much memory as RDMA needs.
 
     Looks at:
-        RLIMIT_MEMLOCK of the login session, or of Ray's workers or Slurm's tasks, on nodes that have an RDMA
+        RLIMIT_MEMLOCK of the login session, or of Ray's workers or Slurm's tasks, on nodes with an RDMA
         device.
 
     Matters because:
-        RDMA pins every buffer it sends from. With a low limit NCCL ends with "Call to ibv_reg_mr failed with
-        error Cannot allocate memory", or "Call to ibv_create_cq failed".
+        RDMA locks every buffer that it uses in memory. With a low limit NCCL ends with "Call to
+        ibv_reg_mr failed with error Cannot allocate memory", or "Call to ibv_create_cq failed".
 
     Fix:
         Set memlock to unlimited for login sessions and for the service that starts the job, or start the
-        container with ``--ulimit memlock=-1``. The nodes of netdoctor's own lab have the limit of the machine
-        that carries them, and HCAs that lock nothing: there it does not apply.
+        container with ``--ulimit memlock=-1``. The check does not apply to netdoctor's own lab: its nodes
+        have this machine's limit, and their HCAs lock nothing.
     """
     softs = {node: one.memlock_soft_bytes for node, one in limits.items()}
     for node, one in limits.items():
@@ -46,7 +46,7 @@ def host_memlock(
         elif devices is None:
             yield unknown(node, f"at most {size(soft)} may be locked; RDMA devices could not be read")
         elif is_machine_limit(hosts, softs, node):
-            yield skip(f"shares one machine and has its {size(soft)}; pretended HCAs lock nothing", node)
+            yield skip(f"shares one machine and has its {size(soft)}; simulated HCAs lock nothing", node)
         else:
             yield _low(node, hosts[node], soft, one.memlock_hard_bytes, (sessions or {}).get(node))
 

@@ -22,15 +22,15 @@ def host_memory(host: HostFacts) -> Iterator[Finding]:
         MemAvailable and MemTotal of /proc/meminfo.
 
     Matters because:
-        Ranks pin host memory and load data before the first step; on a node that is nearly full the kernel
-        ends one of them (exit code -9), and the others wait for it.
+        Ranks lock host memory and load data before the first step. On a node that is nearly full the
+        kernel kills one of them (exit code -9), and the others wait for it.
 
     Fix:
-        End what still holds the memory.
+        End the processes that still use the memory.
     """
     total, available = host.memory_total_bytes, host.memory_available_bytes
     if host.shares_machine:
-        yield skip("shares one machine with other nodes: its memory is theirs, too")
+        yield skip("shares one machine and its memory with other nodes")
     elif total <= 0:
         yield unknown(HERE, "/proc/meminfo does not say how much memory there is")
     elif available < total * LEAST_SHARE:
@@ -41,7 +41,7 @@ def host_memory(host: HostFacts) -> Iterator[Finding]:
             expected=f"at least {LEAST_SHARE:.0%} of it",
             seen=seen("/proc/meminfo MemAvailable", share, "file"),
             fixes=look(
-                "see who holds it, and end what was left behind",
+                "see which processes use it, and end leftover ones",
                 "ps -eo rss,user,pid,etime,comm --sort=-rss | head",
             ),
         )

@@ -29,7 +29,7 @@ OF_THE_JOB = ("path", "home", "tmp", "cache")
 
 HANGS = Cause("mount-hangs", "{where} does not answer on {nodes}")
 BROKEN = Cause("mount-broken", "{where} cannot be reached on {nodes}")
-FELL = Cause("mount-fell-read-only", "{where} made itself read-only on {nodes}", explains=False)
+FELL = Cause("mount-fell-read-only", "{where} became read-only on {nodes}", explains=False)
 REFUSED = Cause("path-refused", "{where} may not be read on {nodes}")
 LITTLE = Cause("disk-full", "{where} has little space on {nodes}", explains=False)
 NO_INODES = Cause("inodes-out", "{where} has hardly any inodes left on {nodes}", explains=False)
@@ -44,17 +44,19 @@ def host_mounts(facts: PlaceFacts) -> Iterator[Finding]:
     """The file systems that a job uses answer, can be written, and have space and inodes.
 
     Looks at:
-        /, home, HF_HOME, TORCH_HOME, XDG_CACHE_HOME, every ``--path``, and mounts from the network: whether
-        they answer, space and inodes (statvfs), and what /proc/self/mountinfo says of them. Each is asked in
-        a process of its own, which is given up after four seconds. For temporary files see ``host.disk``.
+        /, home, HF_HOME, TORCH_HOME, XDG_CACHE_HOME, every ``--path``, and network mounts: whether they
+        answer, their space and inodes (statvfs), and their entries in /proc/self/mountinfo. Each is read
+        in a separate process, which is given up after four seconds. For temporary files see
+        ``host.disk``.
 
     Matters because:
-        A mount whose server is gone keeps whatever touches it waiting, and cannot be interrupted. A full disk
-        ends a job when it writes; so does one without inodes, while ``df`` shows space.
+        If the server of a mount is down, every process that touches the mount waits and cannot be
+        interrupted. A full disk ends a job when it writes. So does a disk without inodes, although ``df``
+        shows free space.
 
     Fix:
-        Bring the server of a mount that hangs back, or unmount it; remove what fills a disk, or point the
-        cache's variable at another one.
+        Start the server of the mount that hangs again, or unmount it. Delete what fills a disk, or set
+        the cache's variable to another disk.
     """
     judged: set[str | None] = set()
     for location in facts.places:
@@ -91,7 +93,7 @@ def _unusable(location: Place, patience_s: float) -> Iterator[Finding]:
             expected="as it was mounted, for writing",
             seen=seen("/proc/self/mountinfo", f"{location.fs_type} ro", "file"),
             fixes=look(
-                "see what the kernel said", "dmesg -T | grep -iE 'ext4|btrfs|I/O error' | tail", root=True
+                "read the kernel's messages", "dmesg -T | grep -iE 'ext4|btrfs|I/O error' | tail", root=True
             ),
         )
     elif location.role == "path" and (location.readable is False or location.error in ("EACCES", "EPERM")):
@@ -99,7 +101,7 @@ def _unusable(location: Place, patience_s: float) -> Iterator[Finding]:
             f"{where} may not be read by the login user",
             observed=location.error or "no permission",
             expected="a path that the job may read",
-            fixes=look("see who may", f"ls -ld {quoted(where)}; id"),
+            fixes=look("see who has access", f"ls -ld {quoted(where)}; id"),
         )
 
 
@@ -126,20 +128,23 @@ def _space(location: Place) -> Iterator[Finding]:
             expected=f"at least {max(1, min(LEAST_INODES, int(LEAST_INODE_SHARE * total)))}",
             seen=seen(f"df -i {location.path}", f"{left} of {total}", "command"),
             fixes=look(
-                "see which folders hold the files", f"df -i {here}; du -x --inodes {here} | sort -n | tail"
+                "see which folders have the most files",
+                f"df -i {here}; du -x --inodes {here} | sort -n | tail",
             ),
         )
 
 
 def _remount(point: str) -> tuple[Fix, ...]:
     mounts = f"grep -F -- {quoted(point)} /proc/self/mountinfo"
-    see = look("see what is mounted there, and what the kernel said", f"{mounts}; dmesg -T | tail", root=True)
+    see = look(
+        "see what is mounted there, and read the kernel's messages", f"{mounts}; dmesg -T | tail", root=True
+    )
     off = run(
-        "bring its server back; or take it out of the way, so that nothing waits for it any more",
+        "start its server again; or unmount it, so that nothing waits for it any more",
         f"umount -l {quoted(point)}",
         root=True,
         risk="medium",
-        loses="what was not written back",
+        loses="data that is not yet on the server",
         persistent=False,
     )
     return see, off

@@ -38,15 +38,15 @@ def host_nofile(
         RLIMIT_NOFILE of the login session, or of Ray's workers or Slurm's tasks, soft and hard.
 
     Matters because:
-        Sockets to every peer, shared-memory segments and data-loader workers all take file descriptors;
-        "Too many open files" comes hours into a run, or at start with many ranks. How many are needed follows
-        from the ranks (``slots=``, else one for each GPU, without GPUs for each CPU): 64 for each with NCCL,
-        40 and 4 for each where the job is gloo's (no node has a GPU, or ``--backend gloo``), so that the 1024
-        of most distributions are enough for small jobs. Below 1024, which somebody has set, they are few for
-        data loaders, too: that is a failure, and a warning where gloo needs no more.
+        Sockets to every peer, shared-memory segments and data-loader workers all need file descriptors.
+        "Too many open files" comes hours into a run, or at the start with many ranks. The number needed
+        follows from the ranks (``slots=``, else one per GPU, without GPUs one per CPU). With NCCL it is
+        64 per rank; for a gloo job (no node has a GPU, or ``--backend gloo``) 40, and 4 per rank. So the
+        default of 1024 is enough for small jobs. A limit below 1024 is too low for data loaders as well:
+        that is a failure, or a warning if gloo needs no more.
 
     Fix:
-        Raise the soft limit in the job script where the hard limit allows it, else the limit itself.
+        Raise the soft limit in the job script if the hard limit allows it, else the limit itself.
     """
     gloo = only_gloo(job, [(gpus or {}).get(node) for node in limits])
     small = OF_A_RANK + OF_A_PEER * most_ranks(listed, hosts) if gloo else ADVISED

@@ -10,8 +10,8 @@ from netdoctor.facts.expected import Expectations
 from netdoctor.facts.host import HostFacts
 from netdoctor.model import PEERS, SUSPECTED, Cause, Finding, Status, after_reboot, seen, skip, unknown
 
-IMAGE = "bring the nodes to one kernel, from the same image or package set"
-RELEASE = "bring the nodes to one distribution release"
+IMAGE = "install one kernel on all nodes, from the same image or package set"
+RELEASE = "install one distribution release on all nodes"
 PROPERTIES = (
     ("host.arch", "arch", "architecture", "uname -m", "run the job on nodes of one architecture"),
     ("host.kernel", "kernel", "kernel", "uname -r", IMAGE),
@@ -27,11 +27,11 @@ def host_parity(hosts: Mapping[str, HostFacts], expect: Expectations | None = No
     """All nodes run the same kernel and distribution on the same architecture.
 
     Looks at:
-        ``uname`` and os-release of every node; what most nodes have is what is expected.
+        ``uname`` and os-release of every node. What most nodes have is expected.
 
     Matters because:
-        A wheel or container for one architecture does not start on another. A node with its own kernel has
-        its own drivers, its own defaults and its own bugs: the usual reason why "one node is different".
+        A wheel or container for one architecture does not start on another. A node with another kernel
+        has other drivers, other defaults and other bugs: the usual reason why "one node is different".
 
     Fix:
         Install the odd node like the others, or leave it out.
@@ -59,9 +59,9 @@ def host_parity(hosts: Mapping[str, HostFacts], expect: Expectations | None = No
         typical = spread.value
         if spread.is_split:
             cause = cause.but(
-                title=f"The nodes ({{nodes}}) do not run one {word}",
+                title=f"The {word} differs between the nodes ({{nodes}})",
                 confidence=SUSPECTED,
-                settle_by=f"say which {word} is meant: they differ, {spread.words}",
+                settle_by=f"choose one {word}: they differ, {spread.words}",
             )
         for node, value in spread.minority.items():
             others = listing(one for one in spread.groups if one != value)

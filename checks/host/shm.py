@@ -22,7 +22,7 @@ _SEGMENT = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,100}")
 
 UNUSABLE = Cause("shm-unusable", "/dev/shm cannot be used on {nodes}")
 SMALL = Cause("shm-small", "/dev/shm is too small on {nodes}")
-LEFT_OVER = Cause("shm-left-over", "jobs that have ended left memory in use in /dev/shm of {nodes}")
+LEFT_OVER = Cause("shm-left-over", "old jobs left files that use memory in /dev/shm of {nodes}")
 
 
 @check(
@@ -32,18 +32,19 @@ def host_shm(host: HostFacts, limits: LimitFacts, gpu: GpuFacts | None, job: Job
     """/dev/shm is large enough for NCCL and data loaders.
 
     Looks at:
-        Size and free space of the file system at /dev/shm (statvfs), and whether it can be written. Files of
-        NCCL, torch and Python there that no process has open, by the size of all of them; not in a container,
-        which does not see who else uses them.
+        Size and free space of the file system at /dev/shm (statvfs), and whether it is writable. Also the
+        total size of files of NCCL, torch and Python there that no process has open. In a container these
+        files are not counted, because other containers may use them.
 
     Matters because:
         NCCL's shared-memory transport and PyTorch's DataLoader workers put segments there. Containers get
-        64 MB by default; NCCL then ends with "No space left on device" or, in releases 2.16 to 2.18, SIGBUS.
-        On a node without a GPU, or with ``--backend gloo``, it is a warning: gloo does not use it.
+        64 MB by default. NCCL then ends with "No space left on device" or, in releases 2.16 to 2.18,
+        SIGBUS. On a node without a GPU, or with ``--backend gloo``, it is a warning: gloo does not use
+        it.
 
     Fix:
-        Remove what is left over. On a machine remount it larger; in a container start it with ``--shm-size``
-        or ``--ipc=host``.
+        Delete leftover files. On a machine remount it larger; start a container with ``--shm-size`` or
+        ``--ipc=host``.
     """
     shm, free = limits.shm, size(limits.shm.free_bytes)
     evidence = seen("statvfs /dev/shm", free, "file")
@@ -60,7 +61,7 @@ def host_shm(host: HostFacts, limits: LimitFacts, gpu: GpuFacts | None, job: Job
     left = 0 if host.container else limits.stale_shm_bytes
     if left >= ADVISED_BYTES or shm.free_bytes < ADVISED_BYTES <= shm.free_bytes + left:
         yield (LEFT_OVER.fail if stops and not spared else LEFT_OVER.warn)(
-            f"{size(left)} of /dev/shm are files that no process uses any more, {free} are free",
+            f"{size(left)} of /dev/shm are files that no process uses, {free} are free",
             observed=size(left),
             expected="no files of jobs that have ended",
             seen=seen("/dev/shm", listing(limits.stale_shm_files, 8), "file"),
@@ -98,7 +99,7 @@ def _enlarge(host: HostFacts, shm: FileSystem, least_bytes: int) -> tuple[Fix, .
     line = f"tmpfs /dev/shm tmpfs nosuid,nodev,size={size_mib}M 0 0"
     back = f"sed -i -e '\\|^{line}$|d' -e 's/^#netdoctor //' /etc/fstab"
     lasting = run(
-        "enlarge it by its line in /etc/fstab, the only one that is kept for it",
+        "enlarge it by its line in /etc/fstab, and keep only that line",
         f"f=/etc/fstab; {back}; sed -i -E 's|^[^#]+[[:space:]]/dev/shm[[:space:]]|#netdoctor &|' $f && "
         f"{append(quoted(line))} && mount -o remount /dev/shm",
         undo=" && ".join(filter(None, (back, smaller))),
@@ -115,10 +116,10 @@ def _remove_left_over(names: Sequence[str]) -> tuple[Fix, ...]:
     used = "{ ls -l /proc/[0-9]*/fd; cat /proc/[0-9]*/maps; } 2>/dev/null | grep -F /dev/shm/"
     each = 'case $used in *"/dev/shm/$f"*) ;; *) rm -f "/dev/shm/$f" ;; esac'
     remove = run(
-        "remove those that no process has open",
+        "delete those that no process has open",
         f"used=$({used}); for f in {plain}; do {each}; done",
         root=True,
         risk="medium",
-        loses="what is in them",
+        loses="the data in them",
     )
-    return look("see whose they are, and since when", "ls -l /dev/shm"), remove
+    return look("see who owns them, and how old they are", "ls -l /dev/shm"), remove

@@ -27,13 +27,13 @@ _PLAIN = re.compile(r"[0-9]+(?: [0-9]+)*|[a-z][a-z0-9_]*")
 
 BALANCING = Cause("numa-balancing", "Automatic NUMA balancing slows the GPUs of {nodes} down")
 MEMORY = Cause("tuning-memory", "memory differs between {nodes}")
-SETTINGS = Cause("tuning-sysctl", "Kernel settings of {nodes} are not those of most nodes")
+SETTINGS = Cause("tuning-sysctl", "Kernel settings of {nodes} differ from most nodes")
 SLOW_CLOCK = Cause("tuning-clock-source", "{nodes} read{s} the time from a slow device")
-SWAPPING = Cause("tuning-swap", "{nodes} {has} memory of programs in swap")
+SWAPPING = Cause("tuning-swap", "Programs on {nodes} are partly in swap")
 
 SEE_CLOCK = look("see why", "dmesg | grep -iE 'tsc|clocksource'", root=True)
-SEE_GROUP = look("see which group has it", "cat /proc/self/cgroup; systemctl show user-$(id -u).slice")
-SEE_SWAP = look("see whose it is", "grep VmSwap /proc/[0-9]*/status | sort -k2n | tail")
+SEE_GROUP = look("see which group sets it", "cat /proc/self/cgroup; systemctl show user-$(id -u).slice")
+SEE_SWAP = look("see which process it is", "grep VmSwap /proc/[0-9]*/status | sort -k2n | tail")
 SEE_MODULE = after_reboot("see which module is missing (dmidecode -t memory, EDAC), and reseat or replace it")
 
 
@@ -43,7 +43,7 @@ def _until_boot(command: str) -> Callable[[str], Fix]:
     def fix(value: str) -> Fix:
         shell = command.format(value) if _PLAIN.fullmatch(value) else ""
         return run(
-            "set it as on the others; it holds until the next boot", shell, root=True, persistent=False
+            "set it as on the others; it lasts until the next boot", shell, root=True, persistent=False
         )
 
     return fix
@@ -51,7 +51,7 @@ def _until_boot(command: str) -> Callable[[str], Fix]:
 
 def _processors(tuning: TuningFacts) -> str | None:
     online = tuning.cpus_online
-    return None if online is None else f"{online}, SMT {tuning.smt or 'not told'}"
+    return None if online is None else f"{online}, SMT {tuning.smt or 'unknown'}"
 
 
 def _boot(tuning: TuningFacts) -> str:
@@ -66,11 +66,11 @@ def _limit(attribute: str) -> Callable[[TuningFacts], str]:
 CPUS, HUGE = "/sys/devices/system/cpu", "/sys/kernel/mm/transparent_hugepage"
 ROWS: tuple[Property[TuningFacts], ...] = (
     Property("host.bios", "BIOS", attrgetter("bios"), "/sys/class/dmi/id/bios_version",
-        fix=after_reboot("bring it to the others' release")),
+        fix=after_reboot("install the release of the others")),
     Property("host.processors", "number of processors", _processors, f"{CPUS}/online",
         fix=after_reboot("see why some are off (lscpu -e, dmesg); set SMT in the firmware as on the others")),
     Property("host.boot", "kernel parameters", _boot, "/proc/cmdline",
-        fix=after_reboot("bring the boot loader's line to that of the others")),
+        fix=after_reboot("set the boot loader's line as on the others")),
     Property("host.cpus", "processors", attrgetter("cpus_online"), f"{CPUS}/online",
         fix=after_reboot("see why some are off (lscpu -e, dmesg)"), peers=False),
     Property("host.clock-source", "clock source", attrgetter("clock_source"), "current_clocksource",
@@ -99,18 +99,18 @@ def host_tuning(
     """Machines of one model have the same firmware, processors, memory and kernel settings.
 
     Looks at:
-        Of nodes of one product with as many processors: BIOS, processors online, SMT, memory (what a lost
-        module takes), parameters of the kernel that change how it computes, CPU governor, huge pages, kernel
-        settings (sysctl), whether control groups limit the session; swap in use, and a slow clock
-        source, where most nodes have neither. Of each node: automatic NUMA balancing beside AMD's GPUs and on
-        Grace, where their makers say to switch it off.
+        Nodes of one product with as many processors are compared: BIOS, processors online, SMT, memory
+        (by about one module), kernel parameters that change how it computes, CPU governor, huge pages,
+        kernel settings (sysctl), and whether control groups limit the session. Also swap in use, and a
+        slow clock source, if most nodes have neither. On each node: automatic NUMA balancing with AMD
+        GPUs and on Grace, where the vendors say to switch it off.
 
     Matters because:
-        A job is as fast as its slowest node, and a node that was set up in another way is the usual reason
-        why one is slower though all its parts are well.
+        A job is as fast as its slowest node. A node with another set-up is the usual reason why one is
+        slower although all its parts are healthy.
 
     Fix:
-        Bring the odd node to the settings of the others.
+        Give the odd node the settings of the others.
     """
     for node, tuning in tunings.items():
         value = tuning.sysctls.get("kernel.numa_balancing", "0")
@@ -119,7 +119,7 @@ def host_tuning(
                 "kernel.numa_balancing is on",
                 at=node,
                 observed="on",
-                expected="off beside these GPUs",
+                expected="off with these GPUs",
                 seen=seen("/proc/sys/kernel/numa_balancing", value, "file"),
                 fixes=run(
                     "switch it off; kernel.numa_balancing=0 in a file of /etc/sysctl.d keeps it",
@@ -198,7 +198,7 @@ def _few(nodes: list[str], tunings: Tunings) -> Iterator[Finding]:
     slow = {node: source for node, source in clocks.items() if source in SLOW_CLOCKS}
     for node, source in slow.items() if 2 * len(slow) < len(nodes) else ():
         yield SLOW_CLOCK.warn(
-            f"the clock source is {source}: the processor's own clock was found unstable, or is not used",
+            f"the clock source is {source}: the processor's own clock is unstable, or is not used",
             at=node,
             observed=source,
             expected=PEERS("tsc, or the hypervisor's clock"),
@@ -209,7 +209,7 @@ def _few(nodes: list[str], tunings: Tunings) -> Iterator[Finding]:
     for node in swapping if 2 * len(swapping) < len(nodes) else ():
         used = size(tunings[node].swap_used_bytes)
         yield SWAPPING.warn(
-            f"{used} of programs' memory are in swap, on most nodes none",
+            f"{used} of program memory is in swap, on most nodes none",
             at=node,
             observed=used,
             expected=PEERS("none in swap"),

@@ -52,9 +52,9 @@ class Bootstrap:
         row = self.predicted.row
         if self.choice.by_nccl:
             ours = f"{row.ifname} ({row.address})" if row else "nothing"
-            differ = f"; netdoctor's rules expected {ours}, which is ours to mend"
+            differ = f"; netdoctor's rules expected {ours}: please report this"
             return differ if self.choice.row != row else ""
-        newest = "" if self.version else ": NCCL's release is not known, so by the newest rules"
+        newest = "" if self.version else ": NCCL's release is not known, so the newest rules are used"
         return f" (predicted{newest})"
 
     @property
@@ -64,7 +64,9 @@ class Bootstrap:
         facts = [seen(origin, self.setting, "file"), seen("ip address", listing(rows, 8), "command")]
         if self.answer and self.choice.by_nccl:
             text = self.answer.error or self.answer.address or ""
-            facts.append(seen(self.answer.library, f"asked, NCCL {self.answer.version} says: {text}", "file"))
+            facts.append(
+                seen(self.answer.library, f"when called, NCCL {self.answer.version} says: {text}", "file")
+            )
         return tuple(facts)
 
     def details(self, **more: Any) -> dict[str, Any]:
@@ -97,7 +99,7 @@ def undetermined(one: Bootstrap) -> str:
         return one.choice.untold
     by_rules = one.choice.rule != "NCCL_COMM_ID"
     if by_rules and one.version is None and choose(one.net, values(one.env), (0,)).row != row:
-        return "releases of NCCL differ there, and this one's could not be told"
+        return "releases of NCCL differ there, and this one is not known"
     silent = by_rules and row is not None and row.running is None and at_least(one.version, RUNNING_SINCE)
     if silent and row and all(dev.name != device_of(row.ifname) for dev in one.net.netdevs):
         return f"whether {row.ifname} is running could not be read"

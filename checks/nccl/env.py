@@ -24,20 +24,20 @@ SWITCHES = ("NCCL_IB_DISABLE", "NCCL_NET")
 LAUNCHERS = ("MASTER_ADDR", "MASTER_PORT")
 FAMILIES = dict.fromkeys(("4", "INET", "IPV4"), "AF_INET") | dict.fromkeys(("6", "INET6", "IPV6"), "AF_INET6")
 CRIPPLING = {
-    "NCCL_P2P_DISABLE": "keeps GPUs of a node from talking over NVLink and PCIe",
-    "NCCL_SHM_DISABLE": "keeps ranks of a node from talking over shared memory",
+    "NCCL_P2P_DISABLE": "stops direct traffic over NVLink and PCIe between GPUs of a node",
+    "NCCL_SHM_DISABLE": "stops traffic over shared memory between ranks of a node",
     "NCCL_CHECKS_DISABLE": "switches off NCCL's checks of arguments",
 }
 
 # NAME is the variable. Two variables are two corrections, and so two causes: the key gets its name too.
-NUMBER = Cause("nccl-env-number", "NAME does not mean on {nodes} what it looks like")
-LIST = Cause("nccl-env-list", "NAME does not mean on {nodes} what it looks like")
-WORD = Cause("nccl-env-word", "NAME is ignored on {nodes}, because its value is no word that NCCL knows")
+NUMBER = Cause("nccl-env-number", "NAME has another effect on {nodes} than it seems")
+LIST = Cause("nccl-env-list", "NAME has another effect on {nodes} than it seems")
+WORD = Cause("nccl-env-word", "NAME is ignored on {nodes}, because NCCL does not know its value")
 RENAMED = Cause("nccl-env-renamed", "variables with old names are set on {nodes}")
 SLOW = Cause("nccl-env-slow", "NAME slows down the job on {nodes}")
 FORCED = Cause("nccl-env-forced", "NAME is forced on {nodes}")
-TALKATIVE = Cause("nccl-env-debug", "NAME is left at a talkative level on {nodes}")
-ENDLESS = Cause("nccl-env-timeout", "NAME waits for ever on {nodes}")
+TALKATIVE = Cause("nccl-env-debug", "NAME is set to a verbose level on {nodes}")
+ENDLESS = Cause("nccl-env-timeout", "NAME sets an endless timeout on {nodes}")
 REFUSED = Cause(
     "nccl-env-refused", "NAME stops NCCL on {nodes}: its value has a word that NCCL does not know"
 )
@@ -68,22 +68,21 @@ def nccl_env(
     softwares: Mapping[str, SoftwareFacts] | None,
     job: Job,
 ) -> Iterator[Finding]:
-    """NCCL's and torch's variables mean what they look like, and agree between nodes.
+    """NCCL's and torch's variables have the effect that they seem to have, and agree between nodes.
 
     Looks at:
-        Variables of the job and the login session, ~/.nccl.conf (or NCCL_CONF_FILE) and
-        /etc/nccl.conf, in NCCL's order: the environment wins over the files. Values are shown for
-        NCCL_*, GLOO_*, torch's and the launcher's variables only.
+        Variables of the job and the login session, ~/.nccl.conf (or NCCL_CONF_FILE) and /etc/nccl.conf,
+        in NCCL's order: the environment wins over the files. Values are shown for NCCL_*, GLOO_*, torch's
+        and the launcher's variables only.
 
     Matters because:
-        NCCL takes a number that it cannot read for 0 (NCCL_IB_DISABLE=true leaves InfiniBand on;
-        since 2.32.3 for the default),
-        010 for 8, and a word in the wrong case for nothing, all without a message. Some variables
-        must be equal on all ranks, and nothing compares them. Rank variables left in a login
-        session make the next launch join as somebody else.
+        NCCL reads a value that is not a number as 0 (NCCL_IB_DISABLE=true leaves InfiniBand on; since
+        2.32.3 as the default). It reads 010 as 8, and ignores a word in the wrong case. It prints no
+        message for any of these. Some variables must be equal on all ranks, and nothing compares them.
+        Rank variables left in a login session make the next launch join with the wrong rank.
 
     Fix:
-        Correct or unset the variable where the finding says it comes from.
+        Correct or unset the variable at the place that the finding names.
     """
     versions = {node: nccl_version((softwares or {}).get(node)) for node in envs}
     effective = {node: effective_env(env, job, versions[node]) for node, env in envs.items()}
@@ -156,11 +155,11 @@ def _number(setting: Setting, version: Version | None) -> Remark:
         expected = "a number: 0 as it is now, 1 if that is meant"
         return Remark(NUMBER, setting, "means 0, because NCCL reads a number", expected, "1")
     if word in ("false", "no", "off"):
-        return Remark(NUMBER, setting, "means 0 by luck, because it is no number", value="0")
+        return Remark(NUMBER, setting, "means 0 only because it is not a number", value="0")
     if re.fullmatch(r"[+-]?0[0-9]+", value):
         intended = value.lstrip("+-0") or "0"
         return Remark(NUMBER, setting, f"means {number}, because of the leading 0", value=intended)
-    return Remark(NUMBER, setting, f"means {number}: what follows the number is ignored")
+    return Remark(NUMBER, setting, f"means {number}: the text after the number is ignored")
 
 
 def _word(setting: Setting) -> Remark:
@@ -179,14 +178,14 @@ def _list(name: str, value: str) -> Iterator[tuple[str, str | None]]:
     trimmed = [item.strip() for item in items]
     if trimmed != items:
         clean = value[: len(value) - len(body)] + ",".join(trimmed)
-        yield "has spaces, which belong to the names: those entries match nothing", clean
+        yield "has spaces, which NCCL takes as part of the names: those entries match nothing", clean
     if any(item.startswith(("^", "=")) for item in trimmed[1:]):
         spec = rules.parse_filter(value)
         head = ("^" if spec.exclude else "") + ("=" if spec.exact else "")
         clean = head + ",".join(item.lstrip("^=") for item in trimmed)
         yield "repeats ^ or =, which count at the start of the whole list only", clean
     if value.startswith("=^"):
-        yield "looks for a name that begins with ^: to exclude exactly, write ^=", "^=" + body
+        yield "looks for a name that begins with ^: to exclude exact names, write ^=", "^=" + body
     if name == "NCCL_SOCKET_IFNAME" and len(value) == 1:
         yield "is too short to count, and is ignored", None
 
@@ -196,23 +195,23 @@ def _costly(env: Environment, nccl: Version | None) -> Iterator[Remark]:
         if param(setting.value, 0) != 0:
             yield Remark(SLOW, setting, CRIPPLING[setting.name], "unset")
     for setting in _settings(env, *rules.CHOICES):
-        text = "takes from NCCL the choice that it makes by size and topology"
+        text = "replaces NCCL's own choice by size and topology"
         if odd := rules.unknown_choice(setting.name, setting.value, nccl):
             clean = re.sub(r"\s", "", setting.value)
             value = None if rules.unknown_choice(setting.name, clean, nccl) else clean
-            text = f"ends the job: NCCL knows no {odd!r}, but {listing(rules.CHOICES[setting.name], 7)}"
+            text = f"ends the job: NCCL does not know {odd!r}, only {listing(rules.CHOICES[setting.name], 7)}"
             yield Remark(REFUSED, setting, text, value or UNSET, value)
         else:
             yield Remark(FORCED, setting, text, "unset, other than for tests")
     for setting in _settings(env, "NCCL_DEBUG"):
         if setting.value.upper() in ("INFO", "TRACE"):
-            text = "writes many lines per rank, good for a test and slow for a large job"
+            text = "writes many lines per rank: useful for a test, slow for a large job"
             yield Remark(TALKATIVE, setting, text, "WARN", "WARN")
     for setting in _settings(env, "NCCL_IB_TIMEOUT"):
         # 4.096 us x 2^n; the field has 5 bits and 0 is "infinite" (InfiniBand specification, 9.9.2.1.1).
         number = param(setting.value, 20)
         if not 0 < number < 32:
-            text = f"means {number}, which waits for ever: a broken link becomes a hang"
+            text = f"means {number}, an endless timeout: with a broken link the job hangs"
             yield Remark(ENDLESS, setting, text, "1 to 31, 20 by default")
 
 
@@ -227,13 +226,13 @@ def _transport(env: Environment, rdma: RdmaFacts | None) -> Iterator[Remark]:
 def _leftover(setting: Setting) -> Iterator[Remark]:
     name = setting.name
     if name in rules.RANKS:
-        as_another = "makes a process join as another rank"
+        as_another = "makes a process join with a wrong rank"
         what = "makes a plain start wait for an agent" if "AGENT" in name else as_another
         text = f"is left over in the login session, and {what}"
         yield Remark(STALE_RANK, setting, text, "unset", fixes=change(setting, names=rules.RANKS))
     elif name.startswith("PET_"):
         option = name[4:].lower().replace("_", "-")
-        yield Remark(STALE_TORCHRUN, setting, f"changes torchrun's default for --{option} unseen", "unset")
+        yield Remark(STALE_TORCHRUN, setting, f"silently changes torchrun's default for --{option}", "unset")
 
 
 def _proxy(env: Environment) -> Iterator[Remark]:
@@ -269,7 +268,7 @@ def _cure(remark: Remark, equal: bool) -> tuple[Fix, ...]:
     if setting.name in rules.MUST_BE_EQUAL and remark.value and not equal:
         # Without it the node does what it does now, and what the others do.
         line = export(setting.name, remark.value)
-        for_all = in_job("if that was meant, set it for all nodes", line, persistent=True)
+        for_all = in_job("if that is intended, set it on all nodes", line, persistent=True)
         return (*change(setting), for_all)
     return change(setting, remark.value)
 
@@ -294,7 +293,10 @@ def _differences(effective: Mapping[str, Environment], no_hcas: bool) -> Iterato
         if no_hcas and name.startswith("NCCL_IB_"):
             say, why = cause.warn, "of no effect without HCAs"
         elif name in LAUNCHERS and left_over and len(set(setters.values())) == 1:
-            say, why = cause.warn, "launchers set it for the job, and a plain start would take this one"
+            say, why = (
+                cause.warn,
+                "launchers set it for the job, but a start without a launcher would use this one",
+            )
         sides = {value: f"{value} on {listing(nodes, 3)}" for value, nodes in spread.groups.items()}
         equalise = "set it in the job's own environment, which wins on every node"
         for node, text in blamed.items():

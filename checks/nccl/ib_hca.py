@@ -21,7 +21,7 @@ from netdoctor.text import is_plain_name
 
 VARIABLE = "NCCL_IB_HCA"
 
-OFF = Cause("nccl-ib-off", "NCCL is told not to use the HCAs of {nodes}")
+OFF = Cause("nccl-ib-off", "NCCL is set not to use the HCAs of {nodes}")
 NO_MATCH = Cause("nccl-ib-hca-nomatch", "NCCL_IB_HCA matches none of the HCAs of {nodes}")
 PREFIX = Cause("nccl-ib-hca-prefix", "NCCL_IB_HCA matches more HCAs of {nodes} than it names")
 MIXED = Cause("nccl-ib-mixed-transport", "NCCL on {nodes} would use TCP while other nodes use their HCAs")
@@ -71,20 +71,20 @@ def nccl_ib_hca(
     softwares: Mapping[str, SoftwareFacts] | None,
     job: Job,
 ) -> Iterator[Finding]:
-    """NCCL uses the HCAs, and equally many of one kind on every node.
+    """NCCL uses the HCAs, and the same number of one kind on every node.
 
     Looks at:
-        Active HCA ports, and NCCL_IB_HCA, NCCL_IB_DISABLE and NCCL_NET of the job, the login session
-        and NCCL's configuration files. Names are prefixes unless the list begins with ``=``:
-        ``mlx5_1`` also selects mlx5_10 to mlx5_19.
+        Active HCA ports, and NCCL_IB_HCA, NCCL_IB_DISABLE and NCCL_NET of the job, the login session and
+        NCCL's configuration files. Names are prefixes unless the list begins with ``=``: ``mlx5_1`` also
+        selects mlx5_10 to mlx5_19.
 
     Matters because:
-        A list that matches nothing is no error for NCCL: it goes on over TCP, many times slower,
-        or hangs when other nodes use their HCAs. Fewer ports on one node hold back all. InfiniBand
+        For NCCL a list that matches nothing is not an error. It continues over TCP, many times slower, or
+        hangs because other nodes use their HCAs. Fewer ports on one node slow down all nodes. InfiniBand
         and RoCE ports do not connect to each other.
 
     Fix:
-        Set NCCL_IB_HCA to exact names, or take it out where all HCAs belong to the job.
+        Set NCCL_IB_HCA to exact names, or unset it if all HCAs belong to the job.
     """
     if job.backend == "gloo":
         yield skip("the job uses gloo")
@@ -105,7 +105,7 @@ def nccl_ib_hca(
     for node, one in transports.items():
         gap = _unread_port(one.hcas) or (unread(logins.get(node)) if one.active else "")
         if gap and statuses.get(node) is not Status.FAIL:
-            yield unknown(node, f"which HCAs NCCL uses cannot be told: {gap}")
+            yield unknown(node, f"it is not known which HCAs NCCL uses: {gap}")
         elif node not in statuses and one.used:
             text = listing([port.name for port in one.used], 10)
             yield ok(node, f"NCCL uses {text}", observed=text)
@@ -156,7 +156,7 @@ def _none_used(one: Transport, peers_use: bool, exact: Fixes) -> Finding:
     setting = one.env[VARIABLE]
     first, *others = change(setting)
     return NO_MATCH.fail(
-        f"{one.are_active}, and NCCL would use TCP without a word: {setting} matches none of them"
+        f"{one.are_active}, and NCCL would silently use TCP: {setting} matches none of them"
         f"{_mistaken(setting.value, one.hcas)}",
         # Without the variable NCCL takes all active ports; with exact names it takes these.
         **one.details(fixes=(first, *exact(), *others)),
@@ -169,7 +169,7 @@ def _mistaken(value: str, hcas: tuple[Hca, ...]) -> str:
     if any(item in names or item.startswith(("eth", "ens", "eno", "enp", "bond")) for item in items):
         return "; it takes names of RDMA devices, not of network interfaces"
     if any(item != item.strip() for item in items):
-        return "; the space in the list belongs to the name"
+        return "; NCCL takes the space in the list as part of the name"
     return ""
 
 
@@ -206,7 +206,7 @@ def _unlike(nodes: Mapping[str, Transport], judged: Set[str], exact: Fixes) -> I
             # Where few have any, it may be theirs that are not meant.
             few = 2 * len(using) <= len(nodes)
             yield (MIXED.but(confidence=LIKELY) if few else MIXED).fail(
-                f"no active HCA port that it may open, so NCCL would use TCP here and the HCAs on {peers}",
+                f"no active HCA port that NCCL may open, so it would use TCP here and the HCAs on {peers}",
                 **one.details(observed="no active port that can be opened"),
             )
         elif node in kinds.minority:
@@ -223,8 +223,8 @@ def _unlike(nodes: Mapping[str, Transport], judged: Set[str], exact: Fixes) -> I
             )
         elif len(one.layers) > 1:
             yield TWO_LAYERS.warn(
-                "NCCL would use InfiniBand and RoCE ports side by side: where their order differs"
-                " between nodes they do not connect",
+                "NCCL would use InfiniBand and RoCE ports together: if their order differs"
+                " between nodes, they do not connect",
                 **one.details(fixes=one_layer()),
             )
 
@@ -235,5 +235,5 @@ def _name_exactly(nodes: Mapping[str, Transport], *, one_layer: bool) -> tuple[F
     value = propose_hcas(active, one_layer=one_layer)
     if value is None:
         return ()
-    text = f"name the HCAs exactly; tried with {len(active)} nodes"
+    text = f"name the HCAs exactly; tested with {len(active)} nodes"
     return (in_job(text, export(VARIABLE, value), persistent=True),)

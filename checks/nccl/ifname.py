@@ -72,22 +72,22 @@ def nccl_ifname(
     """NCCL picks, on every node, an address that the other nodes can reach.
 
     Looks at:
-        Interfaces in the kernel's order, NCCL_SOCKET_IFNAME, NCCL_SOCKET_FAMILY and NCCL_COMM_ID
-        of the job, the login session, ~/.nccl.conf and /etc/nccl.conf, and the release of NCCL.
-        From these, by NCCL's own rules: names are prefixes unless the list begins with ``=``, a
-        list that begins with ``^`` excludes, a list that matches nothing ends the job, and without
-        the variable it is ``ib*``, then whatever is not ``docker*``, ``lo*`` or ``virbr*``. Where
-        the job's Python has a libnccl, launch and full scans ask that library, and its answer
-        counts: a finding says what NCCL itself chose, or that it is predicted.
+        Interfaces in the kernel's order, NCCL_SOCKET_IFNAME, NCCL_SOCKET_FAMILY and NCCL_COMM_ID of the
+        job, the login session, ~/.nccl.conf and /etc/nccl.conf, and the release of NCCL. NCCL's own rules
+        are applied: names are prefixes unless the list begins with ``=``; a list that begins with ``^``
+        excludes; a list that matches nothing ends the job; without the variable it is ``ib*``, then all
+        but ``docker*``, ``lo*`` and ``virbr*``. If the job's Python has a libnccl, launch and full scans
+        call that library, and its answer counts. A finding says whether NCCL itself chose, or the choice
+        is predicted.
 
     Matters because:
-        Each process picks alone and tells its peers that address; nothing checks that they can
-        reach it. A bridge of Docker has the same address on every node, so that nodes dial
-        themselves ("Connection refused"); an interface that another node lacks ends the job there
-        ("Bootstrap : no socket interface found").
+        Each process chooses alone and sends that address to its peers. Nothing checks that they can reach
+        it. A Docker bridge has the same address on every node, so nodes connect to themselves
+        ("Connection refused"). An interface that another node lacks ends the job there ("Bootstrap : no
+        socket interface found").
 
     Fix:
-        Set NCCL_SOCKET_IFNAME to a value that the same rules were tried with on every node.
+        Set NCCL_SOCKET_IFNAME to the printed value: it was tried with the same rules on every node.
     """
     if job.backend == "gloo":
         yield skip("the job uses gloo")
@@ -112,7 +112,7 @@ def nccl_ifname(
             yield findings[node]
         gap = "" if one.choice.by_nccl else unread(logins.get(node)) or undetermined(one)
         if gap and not (node in findings and findings[node].status is Status.FAIL):
-            yield unknown(node, f"which address NCCL uses cannot be told: {gap}")
+            yield unknown(node, f"it is not known which address NCCL uses: {gap}")
         elif node not in findings:
             yield ok(node, one.summary, observed=str(one), evidence=one.evidence)
 
@@ -149,7 +149,7 @@ def _findings(nodes: Nodes, routes: Routes, job: Job) -> Iterator[Finding]:
         elif row.address in repeated:
             others = [other for other in owners()[parse(row.address)][:5] if other != node]
             have = "has" if len(others) == 1 else "have"
-            owned_by = f"{listing(others, 3)} also {have}: peers would dial themselves"
+            owned_by = f"{listing(others, 3)} also {have}: peers would connect to themselves"
             cause, what = SAME, f"{one}, an address that {owned_by}"
         else:
             fit[node] = row
@@ -200,7 +200,7 @@ def _outside(one: Bootstrap, row: AddressRow, inside: Rows, here: Rows) -> str:
     if is_tunnel_name(row.ifname):
         return f"{row.ifname} is an overlay that they do not use"
     if 2 * len(here) > len(inside) and len(here) > 1:
-        return "this node has no address there, and falls back to a network that they do not use"
+        return "this node has no address there, and would use a network that they do not use"
     return ""
 
 
@@ -222,7 +222,7 @@ def _nothing(one: Bootstrap, same_setting: bool) -> Finding:
     if one.predicted.row and one.answer:
         return NONE.fail(f"NCCL itself found no interface: {one.answer.error}{one.remark}", **one.details())
     if one.choice.rule == "NCCL_COMM_ID":
-        text, value = "torch passes NCCL's id by itself: unset the variable", one.env["NCCL_COMM_ID"].value
+        text, value = "torch sends NCCL's id itself: unset the variable", one.env["NCCL_COMM_ID"].value
         fix = in_job(text, "unset NCCL_COMM_ID", persistent=True)
         return COMM_ID.fail(f"no address in the network of NCCL_COMM_ID={value}", **one.details(fixes=fix))
     if not is_ifname_set(values(one.env)):
@@ -253,9 +253,9 @@ def _nothing(one: Bootstrap, same_setting: bool) -> Finding:
 def _trap(value: str) -> str:
     """What is odd about a list that matches nothing."""
     if value.endswith("\r"):
-        return "; the carriage return at its end, as of a file from Windows, belongs to the name"
+        return "; NCCL takes the carriage return at its end (from a Windows file) as part of the name"
     if any(item != item.strip() for item in value.split(",")):
-        return "; the space in the list belongs to the name"
+        return "; NCCL takes the space in the list as part of the name"
     if value.startswith("=^"):
         return "; to exclude exactly, write ^= and not =^"
     if any(item[:1] in "=^" for item in value.lstrip("^=").split(",") if item):
@@ -272,7 +272,7 @@ def _set_ifname(nodes: Nodes, job: Job) -> tuple[Fix, ...]:
     if proposal is None:
         return ()
     if proposal.value is None:
-        text = "no single value fits all nodes: give each its own, and set none in the job"
+        text = "no single value fits all nodes: set it on each node, and not in the job"
         return (each_its_own(proposal.per_node, VARIABLE, "/etc/nccl.conf", text=text, effect="next launch"),)
     given = [one.env[VARIABLE] for one in nodes.values() if VARIABLE in one.env]
     in_one_place = len({setting.origin for setting in given}) == 1 and given[0].source is Source.JOB
@@ -285,6 +285,6 @@ def _bring_up(names: Iterable[str]) -> tuple[Fix, ...]:
     """The first of these interfaces whose name can stand in a command."""
     for name in map(device_of, names):
         if is_ifname(name):
-            text = "bring the interface up, and look at its cable"
+            text = "bring the interface up, and check its cable"
             return (run(text, f"ip link set dev {name} up", root=True, persistent=False),)
     return ()

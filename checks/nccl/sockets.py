@@ -19,7 +19,7 @@ from netdoctor.rules.versions import Version, nccl_version
 SAME = Cause("nccl-sockets-same-address", "NCCL on {nodes} would also use an address that other nodes have")
 OLDER = SAME.but(title="NCCL before 2.28.3 on {nodes} would also use an address that other nodes have")
 LOCAL = Cause("nccl-sockets-link-local", "NCCL on {nodes} would also use link-local addresses")
-UNEVEN = Cause("nccl-sockets-uneven", "NCCL on {nodes} would use a slow interface beside a fast one")
+UNEVEN = Cause("nccl-sockets-uneven", "NCCL on {nodes} would use a slow interface together with a fast one")
 
 
 @check(explains=("bw.*",), source="https://github.com/NVIDIA/nccl/blob/v2.30.7-1/src/transport/net_socket.cc")
@@ -30,20 +30,22 @@ def nccl_sockets(
     envs: Mapping[str, EnvFacts] | None,
     softwares: Mapping[str, SoftwareFacts] | None,
 ) -> Iterator[Finding]:
-    """Every interface over which NCCL would send is one that all peers reach, and as fast as the others.
+    """All peers reach every interface over which NCCL would send, and each is as fast as the others.
 
     Looks at:
-        The interfaces that NCCL's socket transport takes by its own rules, where its data goes over sockets:
-        up to 16 at once, each advertised to every peer. Whether another node has the same address, whether it
-        is link-local, the speed of the link, and whether it is an overlay beside a direct network.
+        The interfaces that NCCL's socket transport would use by its own rules, if its data goes over
+        sockets: up to 16 at once, each of them sent to every peer. Whether another node has the same
+        address, whether it is link-local, the speed of the link, and whether it is an overlay although
+        there is a direct network.
 
     Matters because:
-        A bridge of a container engine has one address on every node: peers would dial themselves, and the job
-        hangs or ends with "Connection refused" once a channel uses it. A management network beside a fast one
-        gets its share of the data, and all ranks wait for it.
+        A bridge of a container engine has one address on every node: peers would connect to themselves,
+        and the job hangs or ends with "Connection refused" as soon as a channel uses it. A slow
+        management network next to a fast one gets an equal share of the data, and all ranks wait for it.
 
     Fix:
-        Set NCCL_SOCKET_IFNAME to the interfaces that are meant, by a value that was tried with NCCL's rules.
+        Set NCCL_SOCKET_IFNAME to the right interfaces, with the printed value: it was tried with NCCL's
+        rules.
     """
     versions = {node: nccl_version((softwares or {}).get(node)) for node in nets}
     settings = {node: effective_env((envs or {}).get(node), job) for node in nets}
@@ -75,7 +77,7 @@ def nccl_sockets(
 def _flaw(one: SocketRow, rows: Sequence[SocketRow]) -> tuple[Cause, str] | None:
     """What is wrong with an interface among those of its node."""
     if one.is_repeated:
-        text = f"{one}, an address that other nodes have too: peers would dial themselves"
+        text = f"{one}, an address that other nodes also have: peers would connect to themselves"
         return OLDER if one.is_older else SAME, text
     if one.is_link_local:
         return LOCAL, f"{one}, which peers reach on the same link only"
@@ -100,6 +102,6 @@ def _keep_ifnames(
             for node, rows in selected.items()
         )
         if value.count(",") < MAX_IFS and all(fits):
-            text = f"one value that leaves NCCL {listing(names)}"
+            text = f"one value with which NCCL uses {listing(names)}"
             return (in_job(text, export(VARIABLE, value), persistent=True),)
     return ()

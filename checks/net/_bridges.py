@@ -43,4 +43,4 @@ def on_bridges(
         if same:
             yield node, has, f"{listing(same, 3)} {'has' if len(same) == 1 else 'have'} the same address"
         elif dialled is not None and not holds(net, dialled):
-            yield node, has, f"it was reached at {dialled}"
+            yield node, has, f"the login went to {dialled}"

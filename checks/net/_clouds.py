@@ -34,7 +34,7 @@ def let_in(cloud: Cloud | None) -> tuple[Fix, ...]:
     if cloud is None:
         return ()
     act = run(cloud.let, cloud.shell, on=CONTROL, widens="all traffic between the nodes")
-    return (act, look("see what the security list lets in", cloud.see, on=CONTROL)) if cloud.see else (act,)
+    return (act, look("see what the security list allows", cloud.see, on=CONTROL)) if cloud.see else (act,)
 
 
 def carry(cloud: Cloud | None) -> Fix | None:

@@ -48,7 +48,7 @@ def remedies(
     ends = sorted(cause.peers.get(node, set()) - {node})
     peers = [one for end in ends for one in addresses(end, cause.paths, job.data_addresses)]
     if cause.outcome == "no_route":
-        text = "see how the kernel would send, and add the route or the address that is missing"
+        text = "see which route the kernel takes, and add the missing route or address"
         return tuple(look(text, f"ip route get {peer}", on=node) for peer in peers[:1] if parse(peer))
     facts = firewalls.get(node)
     incoming = inbound(node, cause)
@@ -98,7 +98,7 @@ def _ask(cause: PortCause, job: Job) -> Fix:
     ports = f"TCP {job.master_port}" if cause.ports == RENDEZVOUS else "all TCP ports"
     pairs = f"from {sources} to {targets}" if sources != targets else f"between {sources}"
     where = "the ACL of the switch ports and any firewall between them, or in a cloud the security group"
-    return Fix(text=f"ask whoever runs the network to let {ports} through {pairs}: {where}")
+    return Fix(text=f"ask the owner of the network to let {ports} through {pairs}: {where}")
 
 
 def active(facts: FirewallFacts | None) -> list[Ruleset]:
@@ -194,7 +194,7 @@ def _by_nftables(
     undo = [_NFT_BACK.format(chain=" ".join(where)) for where in dict.fromkeys(where for where, _ in lines)]
     yield fix(_BEFORE, now, undo, trusted, persistent=False)
     later = [_NFT_FILE.format(table=" ".join(where[:2]), append=append(f'"{line}"')) for where, line in lines]
-    text = "the same after each boot, where nftables.service loads these rules"
+    text = "the same after each boot, if nftables.service loads these rules"
     yield fix(text, later, [_NFT_FILE_BACK], trusted, effect="after reboot")
 
 
@@ -208,7 +208,7 @@ def _by_iptables(
         if kind in kinds and group and relevant(kinds[kind], inbound)
     ]
     yield fix(_BEFORE, rules, [rule.replace(" -I ", " -D ") for rule in rules], who, persistent=False)
-    text = "keep it, where iptables-persistent or iptables-services restores the rules"
+    text = "to keep it, if iptables-persistent or iptables-services restores the rules"
     yield fix(text, [_SAVE] if rules else [], (), who, effect="after reboot")
 
 

@@ -8,11 +8,9 @@ from netdoctor.facts.net import Netdev, NetFacts
 from netdoctor.facts.paths import Paths
 from netdoctor.model import DERIVED, HERE, Cause, Finding, at, look, seen, skip, unknown
 
-DEAD = Cause("bond-link-down", "a bond of {nodes} runs without one of its links")
+DEAD = Cause("bond-link-down", "a bond of {nodes} has lost a link")
 UNEVEN = Cause("bond-speeds", "the links in a bond of {nodes} have different speeds")
-SPLIT = Cause(
-    "bond-lacp", "LACP on {nodes} leaves links of a bond out: the switch does not have them together"
-)
+SPLIT = Cause("bond-lacp", "LACP on {nodes} does not use all links of a bond: the switch does not group them")
 # Of "going back", "fail" and "down" none carries data. [drivers/net/bonding/bond_main.c]
 GOOD = "up"
 
@@ -26,15 +24,16 @@ def net_bond(nodes: Mapping[str, NetFacts], paths: Paths) -> Iterator[Finding]:
     """Every link in a bond that the job uses is up, as fast as the others, and used.
 
     Looks at:
-        Bonds under addresses that the job dials, VLANs on them included: the state that the bonding driver
-        gives each link (mii_status), the links' speeds, and with 802.3ad the group that LACP put each into.
+        Bonds below addresses that the job dials, also with VLANs on them: the state of each link in the
+        bonding driver (mii_status), the speeds of the links, and with 802.3ad the group into which LACP
+        put each link.
 
     Matters because:
-        A bond hides what it lost: everything works, at half the rate, or without the link that was meant to
-        take over. Links of different speed, or in another group of LACP, add nothing either.
+        A bond hides a lost link: everything works, at half the rate, or without the spare link. Links of
+        different speed, or in another LACP group, add nothing either.
 
     Fix:
-        Reseat the cable or swap the transceiver of the link; make the switch ports one group of LACP.
+        Reseat the cable or swap the transceiver of the link. Put the switch ports into one LACP group.
     """
     known = [dev for net in nodes.values() for dev in net.netdevs if dev.slaves]
     if not known:
@@ -63,7 +62,7 @@ def _judged(bond: Netdev, links: list[Netdev]) -> Iterator[Finding]:
             UNEVEN, bond, state, f"its links run at {listing(map(str, sorted(speeds)))} Mbit/s", "one speed"
         )
     if bond.bond_mode == "802.3ad" and len(groups) > 1 and None not in groups:
-        yield _warn(SPLIT, bond, state, f"its links are in {len(groups)} groups of LACP", "one group")
+        yield _warn(SPLIT, bond, state, f"its links are in {len(groups)} LACP groups", "one group")
 
 
 def _warn(cause: Cause, bond: Netdev, state: str, what: str, expected: str) -> Finding:
@@ -73,5 +72,5 @@ def _warn(cause: Cause, bond: Netdev, state: str, what: str, expected: str) -> F
         observed=what,
         expected=DERIVED(expected),
         seen=seen(file, state, "file"),
-        fixes=look("see what the bond says of each link", f"cat {file}" if is_ifname(bond.name) else ""),
+        fixes=look("see the state of each link", f"cat {file}" if is_ifname(bond.name) else ""),
     )

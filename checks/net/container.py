@@ -9,17 +9,17 @@ from netdoctor.facts.net import NetFacts, PortMatrix
 from netdoctor.model import DERIVED, Cause, Finding, run, seen, skip
 
 BRIDGE = Cause(
-    "container-bridge", "the container on {nodes} is on a bridge, where no other machine can dial it"
+    "container-bridge", "the container on {nodes} is on a bridge, where no other machine can reach it"
 )
 FIXES = (
     run(
-        "start the container with --network host (and --ipc host), its sshd on a port of its own, and list "
-        "the node by the machine's address and that port",
+        "start the container with --network host (and --ipc host), its sshd on a free port, and list the "
+        "node with the machine's address and that port",
         effect="next launch",
     ),
     run(
-        "or give it a network whose addresses the other machines reach (macvlan, overlay): to publish ports "
-        "is not enough, as NCCL and gloo pick theirs and tell peers the container's own address",
+        "or give it a network whose addresses the other machines reach (macvlan, overlay): published ports "
+        "are not enough, because NCCL and gloo choose other ports and send peers the container's own address",
         effect="next launch",
     ),
 )
@@ -51,17 +51,18 @@ def net_container(
     sessions: Mapping[str, Session],
     ports: PortMatrix | None,
 ) -> Iterator[Finding]:
-    """A container that is a node has a network that the other machines reach.
+    """If a node is a container, other machines reach its network.
 
     Looks at:
-        Whether a node is a container of Docker or Podman with nothing but the inner ends of bridges (veth);
-        whether the login went to an address that is none of its own, or another machine has the same one; and
-        whether any other node could dial it. Containers of one machine that reach each other are no fault.
+        Whether a node is a Docker or Podman container that has only inner ends of bridges (veth). Whether
+        the login went to an address that the container does not have, or that another machine has, too.
+        Whether any other node could connect to it. Containers of one machine that reach each other are
+        not a fault.
 
     Matters because:
-        The login works, as its port is published, and nothing else does: each rank tells the others an
-        address such as 172.17.0.2, which on every machine is another container or the rank itself. It looks
-        like a firewall, or like one address given twice.
+        The login works because its port is published, and nothing else does. Each rank sends the others
+        an address such as 172.17.0.2. On every machine that is another container, or the rank itself. It
+        looks like a firewall, or like a duplicate address.
 
     Fix:
         Start the container with ``--network host``. Publishing ports is not enough.
@@ -71,7 +72,7 @@ def net_container(
         return
     for node, has, why in on_bridges(hosts, nets, sessions, ports):
         yield BRIDGE.fail(
-            f"its only network is {has}; {why}",
+            f"its only network is {has}: {why}",
             at=node,
             observed=has,
             expected=DERIVED("an address that the other machines reach"),

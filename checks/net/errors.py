@@ -28,23 +28,24 @@ def net_errors(
     """Network interfaces count no errors, and their links stay up.
 
     Looks at:
-        The kernel's counters of each interface that carries an address or RDMA, itself or below a bond,
-        bridge or VLAN, at login and again after everything that loads the network. What was added in
-        between is judged: more than one damaged packet in a million, more than one in ten thousand that
-        the node missed, any change of the carrier. Of those that carry RDMA also the pauses that they send:
-        more than a tenth of the time (tx_pause_us, where mlx5 tells it), and any storm that the driver
-        counts. Pauses of the switch are told and not judged. Of a node that booted less than a day ago,
-        fifteen losses of the carrier, too. rx_dropped is not judged: it counts what nobody asked for.
+        The kernel's counters of each interface that carries an address or RDMA, directly or below a bond,
+        bridge or VLAN, at login and again after everything that loads the network. The difference is
+        judged: more than one damaged packet in a million, more than one in ten thousand that the node
+        missed, any change of the carrier. On interfaces that carry RDMA also the pauses that they send:
+        more than a tenth of the time (tx_pause_us, if mlx5 reports it), and any storm that the driver
+        counts. Pauses of the switch are reported but not judged. On a node that booted less than a day
+        ago also fifteen losses of the carrier. rx_dropped is not judged: it counts packets that nobody
+        asked for.
 
     Matters because:
-        TCP and RoCE take a damaged packet for congestion and slow down. A link that goes down ends what runs
-        over it, and both show on one node where nobody looks. A NIC that sends pauses holds back its switch,
-        and with it nodes that have nothing to do with it.
+        TCP and RoCE take a damaged packet for congestion and slow down. A link that goes down ends what
+        runs over it. Both show on one node only, where nobody looks. A NIC that sends pauses slows down
+        its switch, and also nodes that have nothing to do with it.
 
     Fix:
-        Clean or swap cable and transceiver, then try another port of the switch. For missed packets larger
-        receive rings, and interrupts on more cores. Behind pauses that a NIC sends is mostly its PCIe link:
-        look at rdma.pcie and rdma.gpudirect.
+        Clean or swap cable and transceiver, then try another port of the switch. For missed packets use
+        larger receive rings, and more cores for interrupts. If a NIC sends pauses, the reason is usually
+        its PCIe link: see rdma.pcie and rdma.gpudirect.
     """
     found = [one for one in grown(counters, later, "netdevs") if _carries(one.totals, net, rdma)]
     wired = _wired(net)

@@ -21,15 +21,15 @@ RULES_SHOWN = 6
     source="https://wiki.nftables.org/wiki-nftables/index.php/Main_Page",
 )
 def net_firewall(causes: PortCauses, firewalls: Mapping[str, FirewallFacts], job: Job) -> Iterator[Finding]:
-    """Where connections are filtered, the rule set that does it is known.
+    """If connections are filtered, the rule set that filters them is known.
 
     Looks at:
-        nftables, iptables, firewalld and ufw on the nodes at either end of a connection that got no answer or
-        was rejected; read-only, and usually only as root.
+        nftables, iptables, firewalld and ufw on both nodes of a connection that got no answer or was
+        rejected. They are only read, and usually only root can do that.
 
     Matters because:
-        A port matrix says on which node connections end. The rule set says which table and chain to change,
-        and its absence that a security group or a switch between the nodes is to blame.
+        The port test shows on which node connections end. The rule set shows which table and chain to
+        change. If no node has such a rule, a security group or a switch between the nodes is the cause.
 
     Fix:
         Accept the other nodes' addresses in the rule set that is named, for all TCP ports.
@@ -67,7 +67,7 @@ def _judge(
     if elsewhere:
         return ok(node, f"no rule set here; {listing(elsewhere)} at the other end has one")
     return ok(
-        node, "no host firewall explains it: look for a switch ACL or a security group between the nodes"
+        node, "no host firewall explains it: check for a switch ACL or a security group between the nodes"
     )
 
 

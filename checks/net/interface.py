@@ -30,7 +30,7 @@ from netdoctor.model import (
 from netdoctor.text import LISTED
 
 NO_ADDRESS = Cause("net-no-address", "{nodes} {has} no address that the other nodes can dial")
-NOT_OWN = Cause("net-address-not-own", "{nodes} {is} reached through an address translation", LIKELY)
+NOT_OWN = Cause("net-address-not-own", "{nodes} {is} reached through address translation (NAT)", LIKELY)
 DOWN = Cause("net-down", "An interface of {nodes} is down")
 NO_CARRIER = Cause("net-no-carrier", "An interface of {nodes} has no carrier")
 SLOW = Cause("net-speed", "The link of {nodes} is slower than those of the other nodes")
@@ -54,15 +54,15 @@ SLOW = Cause("net-speed", "The link of {nodes} is slower than those of the other
 def net_interface(
     nets: Mapping[str, NetFacts], job: Job, paths: Paths | None = None, expect: Expectations | None = None
 ) -> Iterator[Finding]:
-    """Each node has an interface for the job's traffic: up, with carrier, an address, and its peers' speed.
+    """Each node has an interface for the job: up, with carrier and an address, as fast as its peers.
 
     Looks at:
-        The interface that holds the address at which peers dial the node: flags, carrier and speed from
-        /sys/class/net, addresses from getifaddrs(); and interfaces that the other nodes have up.
+        The interface with the address at which peers dial the node: flags, carrier and speed from
+        /sys/class/net, addresses from getifaddrs(). Also interfaces that the other nodes have up.
 
     Matters because:
-        Without an address that peers can dial a node cannot join. One link that trained at 1 or 10 Gbit/s
-        holds back every rank, because a collective ends with its slowest member.
+        A node without an address that peers can dial cannot join. One link at 1 or 10 Gbit/s slows down
+        every rank, because a collective ends with its slowest member.
 
     Fix:
         Bring the link up, give it an address, or reseat the cable of the slow port.
@@ -84,12 +84,12 @@ def net_interface(
             yield _down(node, dev, "carries the job's traffic", stops=True)
             continue
         if address is None:
-            yield unknown(node, "at which of its addresses peers dial it could not be told")
+            yield unknown(node, "it is not known at which of its addresses peers dial it")
         elif dev is None:
             have = _addresses(usable(net))
-            text = "list the node by its own address: NCCL and gloo advertise that one to the others"
+            text = "list the node with its own address: NCCL and gloo send that one to the others"
             yield NOT_OWN.warn(
-                f"is dialled at {address}, which none of its interfaces has",
+                f"is dialled at {address}, but none of its interfaces has that address",
                 at=node,
                 observed=have,
                 expected=CONFIG(address),
@@ -144,7 +144,7 @@ def _no_address(node: str, net: NetFacts, typical: str | None) -> Finding:
 
 def _down(node: str, dev: Netdev, role: str, *, stops: bool) -> Finding:
     cause, state = (NO_CARRIER, "has no carrier") if dev.up else (DOWN, "is down")
-    fix = Fix(text="see that the cable is in and the switch port enabled at the same speed")
+    fix = Fix(text="check that the cable is plugged in and the switch port enabled at the same speed")
     if not dev.up:
         up, down = (on_dev(dev.name, f"ip link set dev {{0}} {word}") for word in ("up", "down"))
         fix = run("bring it up", up, undo=down, root=True, persistent=False)

@@ -13,9 +13,9 @@ from netdoctor.facts.software import Job
 from netdoctor.model import DERIVED, LIKELY, PEERS, SUSPECTED, Cause, Evidence, Finding, Fix, look, seen
 from netdoctor.rules.local_ports import pool
 
-SHORT = Cause("local-ports-short", "{nodes} {has} fewer ports to give away than the ranks need")
-FEW = Cause("local-ports-few", "{nodes} {has} far fewer ports to give away than most nodes", LIKELY)
-EXHAUSTED = Cause("local-ports-taken", "{nodes} {has} too few ports left to give away", LIKELY)
+SHORT = Cause("local-ports-short", "{nodes} {has} fewer local ports than the ranks need")
+FEW = Cause("local-ports-few", "{nodes} {has} far fewer local ports than most nodes", LIKELY)
+EXHAUSTED = Cause("local-ports-taken", "{nodes} {has} too few free local ports", LIKELY)
 # A rank has a port to itself to listen on, as bind() gives none that any socket has, and one to the store:
 # all ranks dial the same address and port there. Measured: four ranks of gloo start with 8, not with 5.
 STARTS = 2
@@ -27,8 +27,8 @@ DEFAULT = "32768 60999"
 # A warning where a node has fewer than these, and no more than one in so many of what most nodes have.
 FEW_PORTS, FAR_FEWER = 256, 10
 ROOM = "net/ipv4/ip_local_port_range"
-WIDEN = "give it the usual range, and let the firewall pass it"
-AGAIN = "let new connections take ports in TIME_WAIT again, after a second"
+WIDEN = "set the usual range, and allow it in the firewall"
+AGAIN = "let new connections reuse ports in TIME_WAIT after a second"
 CONNECTED = "ss -Htan | awk '{print $1, $5}' | sort | uniq -c | sort -rn | head"
 
 
@@ -36,21 +36,22 @@ CONNECTED = "ss -Htan | awk '{print $1, $5}' | sort | uniq -c | sort -rn | head"
 def net_local_ports(
     nodes: Mapping[str, NetFacts], listed: Mapping[str, Node], gpus: Mapping[str, GpuFacts] | None, job: Job
 ) -> Iterator[Finding]:
-    """The kernel has ports left for what each node's ranks listen on and dial from.
+    """The kernel has enough free ports for the ranks of each node.
 
     Looks at:
         net.ipv4.ip_local_port_range without ip_local_reserved_ports, and how many of these ports have a
-        socket, TIME_WAIT included: against two for each rank (slots, GPUs, or one a node), which every
-        backend needs to start, against the listeners that NCCL opens at the most, and against what most nodes
-        have.
+        socket, TIME_WAIT included. The free ports are compared with two per rank (slots, GPUs, or one per
+        node), which every backend needs to start, with the largest number of NCCL's listeners, and with
+        most nodes.
 
     Matters because:
-        Ranks listen on ports that the kernel picks, and dial the store from others. Where a firewall had the
-        range narrowed, or a program leaves thousands of connections behind, bind() ends with "Address already
-        in use" and connect() with "Cannot assign requested address".
+        Ranks listen on ports that the kernel picks, and connect to the store from others. If the range
+        was narrowed for a firewall, or a program leaves thousands of connections behind, bind() ends with
+        "Address already in use" and connect() with "Cannot assign requested address".
 
     Fix:
-        Widen the range, on all nodes and in the firewall; or find out who opens so many connections.
+        Widen the range, on all nodes and in the firewall; or find out which program opens so many
+        connections.
     """
     typical = majority({node: pool(net) for node, net in nodes.items()}).value or 0
     for node, net in nodes.items():
@@ -63,8 +64,8 @@ def net_local_ports(
             yield _short(node, net, has, ranks, needed)
         elif has < FEW_PORTS and has * FAR_FEWER <= typical:
             yield FEW.warn(
-                f"the kernel may give away {has} ports, on most nodes {typical}: data loaders, checkpoints "
-                "and the shell take theirs from them, too",
+                f"the kernel can assign {has} local ports, on most nodes {typical}: data loaders, "
+                "checkpoints and the shell need some, too",
                 at=node,
                 observed=f"{has} ports",
                 expected=PEERS(f"{typical} ports"),
@@ -73,7 +74,7 @@ def net_local_ports(
             )
         elif has - in_use < needed:
             yield (EXHAUSTED if has - in_use < STARTS * ranks else EXHAUSTED.but(confidence=SUSPECTED)).warn(
-                f"{in_use} of the {has} ports that the kernel gives away are in use"
+                f"{in_use} of the {has} local ports are in use"
                 + (f", {net.time_wait} sockets are in TIME_WAIT" if net.time_wait else ""),
                 at=node,
                 observed=f"{has - in_use} ports left",
@@ -87,9 +88,9 @@ def _short(node: str, net: NetFacts, has: int, ranks: int, needed: int) -> Findi
     stops, many = has < STARTS * ranks, f"{ranks} rank{'s' * (ranks > 1)}"
     need = f"at least {STARTS * ranks}" if stops else f"up to {needed}"
     low, high = net.ephemeral_ports
-    fixes = look("see what reserves so many", "grep -rns reserved_ports /etc/sysctl.conf /etc/sysctl.d")
+    fixes = look("see which file reserves so many", "grep -rns reserved_ports /etc/sysctl.conf /etc/sysctl.d")
     return (SHORT.fail if stops else SHORT.but(confidence=SUSPECTED).warn)(
-        f"the kernel may give away {has} of the ports {low}-{high}; {many} may need {need}",
+        f"the kernel can assign {has} of the ports {low}-{high}; {many} may need {need}",
         at=node,
         observed=f"{has} ports",
         expected=DERIVED(f"{need}, for {many}"),
@@ -110,7 +111,7 @@ def _widened(net: NetFacts) -> Sequence[Fix]:
 
 
 def _freed(net: NetFacts) -> list[Fix]:
-    who = look("see which connections those are, and end or mend what opens them", CONNECTED)
+    who = look("see which connections they are, and end or repair the program that opens them", CONNECTED)
     if net.tw_reuse == 1 or 2 * (net.time_wait or 0) < (net.ports_taken or 0):
         return [who]
     return [who, *set_to(AGAIN, {"net/ipv4/tcp_tw_reuse": (1, net.tw_reuse or 0)}, "ports")]

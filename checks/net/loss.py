@@ -45,7 +45,7 @@ CAUSES = {
     "out": Cause("packet-loss-out", "Packets that {nodes} send{s} get lost"),
     "both": Cause("packet-loss", "Packets to and from {nodes} get lost"),
     "path": Cause("packet-loss-path", "Packets on the way {nodes} get lost", LIKELY),
-    "all": Cause("packet-loss", "Packets between nodes get lost, whichever nodes they are"),
+    "all": Cause("packet-loss", "Packets between all nodes get lost"),
 }
 
 
@@ -68,20 +68,19 @@ def net_loss(
     """No packets get lost between nodes.
 
     Looks at:
-        A few hundred small UDP packets from every node to every other (to a sample of eight above 16
-        nodes), at an even pace of 200 a second, counted by the receiver and again when its answers come
-        back, so that both directions are told apart. What is counted on the pairs of a node is put
-        together. Where the counters of a node say that its link broke meanwhile, that is the cause.
+        A few hundred small UDP packets from every node to every other (above 16 nodes to a sample of
+        eight), at a steady 200 per second. The receiver counts them, and the sender counts the answers,
+        so that both directions are known. Counts of all pairs of a node are added. If a node's counters
+        show that its link failed meanwhile, that is the cause.
 
     Matters because:
-        TCP takes a lost packet for congestion: its rate falls as one over the square root of the share
-        lost.
-        Half a percent already costs most of a fast link, and shows nowhere but in retransmissions. RoCE
-        suffers more, because a lost packet sends the whole window again.
+        TCP takes a lost packet for congestion: its rate falls as one over the square root of the lost
+        share. Half a percent already costs most of a fast link, and only retransmissions show it. RoCE
+        suffers more, because a lost packet makes it send the whole window again.
 
     Fix:
-        Look at the error counters of the node that is named and of its switch port, then at the cable or
-        transceiver between them. Loss at everybody points at an overloaded switch.
+        Check the error counters of the node that is named and of its switch port, then the cable or
+        transceiver between them. Loss on all nodes means an overloaded switch.
     """
     if len(nets) < 2:
         yield skip("one node: there is no path")
@@ -142,7 +141,7 @@ def _findings(one: Loss, cells: Counts, ifnames: Mapping[str, str]) -> Iterator[
     cause, targets = CAUSES[one.side], one.nodes or (CLUSTER,)
     two = len({n for cell in cells for n in cell}) == 2
     if two:
-        settle = "scan with a third node: its pairs show which end it is"
+        settle = "scan with a third node: its pairs show which end is at fault"
         cause = cause.but(title=CAUSES["path"].title, confidence=SUSPECTED, settle_by=settle)
     if two or one.side == "path":
         targets = tuple(pair(*cell) for cell in lossy)
@@ -199,7 +198,7 @@ def _broken_link(
 
 def _fix(one: Loss, ifnames: Mapping[str, str]) -> Fix:
     if one.side == "all":
-        return Fix(text="look at the switch: queue drops, flow control, the speed of its uplinks")
+        return Fix(text="check the switch: queue drops, flow control, the speed of its uplinks")
     commands = []
     for node in one.nodes[:8]:
         counters = "ip -s link show dev {0}; ethtool -S {0} | grep -iE 'drop|err|crc|discard'"

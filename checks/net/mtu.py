@@ -18,7 +18,7 @@ from netdoctor.model import CLUSTER, PEERS, SUSPECTED, Cause, Finding, Fix, run,
 def set_mtu(name: str, mtu: int, was: int) -> tuple[Fix, ...]:
     """The MTU of an interface: now, and from each boot on."""
     now = run(
-        "set the MTU of the others",
+        "set the MTU of the other nodes",
         on_dev(name, f"ip link set dev {{0}} mtu {mtu}"),
         undo=on_dev(name, f"ip link set dev {{0}} mtu {was}"),
         root=True,
@@ -27,7 +27,7 @@ def set_mtu(name: str, mtu: int, was: int) -> tuple[Fix, ...]:
     )
     connection = '"$(nmcli -g GENERAL.CONNECTION device show {0})"'
     lasting = run(
-        "keep it where NetworkManager has the interface; else in its file (netplan, networkd, interfaces)",
+        "to keep it, if NetworkManager has the interface; else in its file (netplan, networkd, interfaces)",
         on_dev(name, f"nmcli connection modify {connection} 802-3-ethernet.mtu {mtu}"),
         root=True,
         effect="after reboot",
@@ -38,7 +38,7 @@ def set_mtu(name: str, mtu: int, was: int) -> tuple[Fix, ...]:
 DIFFERS = Cause("mtu-differs", "{nodes} {has} another MTU than most nodes")
 NONE_USUAL = Cause(
     "mtu-differs",
-    "The nodes ({nodes}) do not have one MTU",
+    "The nodes ({nodes}) have different MTUs",
     SUSPECTED,
     settle_by="net.path-mtu shows which size passes between them",
 )
@@ -52,30 +52,30 @@ def net_mtu(
     """The interfaces that carry the job's traffic have one MTU.
 
     Looks at:
-        /sys/class/net/IF/mtu of the interfaces that hold the addresses at which peers dial a node, compared
-        on each path of the job.
+        /sys/class/net/IF/mtu of the interfaces with the addresses at which peers dial a node, compared on
+        each path of the job.
 
     Matters because:
-        TCP survives a difference (each end announces its segment size), at the price of more packets. RoCE
-        and UDP do not: an RDMA path MTU of 4096 needs 4200 bytes at both ends, and packets that are larger
-        than the receiver's MTU are lost without a trace.
+        TCP works with different MTUs (each end announces its segment size), but needs more packets. RoCE
+        and UDP do not: an RDMA path MTU of 4096 needs 4200 bytes at both ends, and packets larger than
+        the receiver's MTU are lost without a trace.
 
     Fix:
-        Give the odd node the others' MTU, after checking that its switch port carries it.
+        Set the others' MTU on the odd node, after checking that its switch port carries it.
     """
     yield from against_expected(nets, lambda _, dev: str(dev.mtu or "") or None, "MTU", DIFFERS, MTU, expect)
     if len(nets) < 2:
         yield skip("one node: nothing to compare with")
         return
     if not job.data_addresses:  # the scan ended before
-        yield unknown(CLUSTER, "which interfaces carry the job's traffic was not worked out")
+        yield unknown(CLUSTER, "the interfaces of the job's traffic were not found")
         return
     devs: dict[str, Netdev] = {}
     for node in nets:
         dev = dialled(node, nets, job)
         if dev is None or dev.mtu <= 0:
             what = f"the MTU of {dev.name}" if dev else "which interface carries the job's traffic"
-            yield NOT_READ.unknown(f"{what} could not be told", at=node)
+            yield NOT_READ.unknown(f"{what} is not known", at=node)
         elif dev.loopback:
             yield skip("reached over loopback: there is no MTU to compare", node)
         else:

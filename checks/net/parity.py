@@ -16,10 +16,10 @@ from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.tuning import TuningFacts
 from netdoctor.model import DERIVED, PEERS, Cause, Finding, Fix, Status, at, look, run, seen, skip
 
-HALF = Cause("nic-half-duplex", "a NIC of {nodes} cannot send and receive at once")
+HALF = Cause("nic-half-duplex", "a NIC of {nodes} runs at half duplex")
 FALLEN = Cause("nic-speed-fallen", "a NIC of {nodes} fell back to 100 Mbit/s or less")
-OFF = Cause("nic-offload-off", "{nodes} {has} offloads of a NIC off that most nodes have on")
-FEWER = Cause("nic-queues-fewer", "{nodes} {has} smaller rings or fewer queues of a NIC than most nodes")
+OFF = Cause("nic-offload-off", "{nodes} {has} NIC offloads off that most nodes have on")
+FEWER = Cause("nic-queues-fewer", "{nodes} {has} smaller NIC rings or fewer queues than most nodes")
 FEATURES = {
     "rx": "receive checksums", "tx": "send checksums", "sg": "scatter-gather", "tso": "TCP segmentation",
     "gso": "generic segmentation", "gro": "receive merging",
@@ -64,7 +64,7 @@ def link_findings(dev: Netdev) -> Iterator[Finding]:
 
 
 def _negotiate(dev: Netdev) -> Fix:
-    return look("see what both ends offer, and let both negotiate", on_dev(dev.name, "ethtool {0}"))
+    return look("see what both ends offer, and let both negotiate the link", on_dev(dev.name, "ethtool {0}"))
 
 
 def settings(nics: Nics, hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:
@@ -89,7 +89,7 @@ def settings(nics: Nics, hosts: Mapping[str, HostFacts]) -> Iterator[Finding]:
             expected=PEERS(expected),
             seen=seen(f"ethtool {'-k' if cause is OFF else '-g and -l'} {name}", has, "command"),
             fixes=run(
-                "set what the others have",
+                "use the setting of the others",
                 _command(name, rows, 2),
                 undo=_command(name, rows, 1),
                 root=True,
@@ -168,22 +168,22 @@ def net_parity(
     rdma: Mapping[str, RdmaFacts] | None,
     expect: Expectations | None = None,
 ) -> Iterator[Finding]:
-    """NICs run at full duplex, and those of one model with the same driver, firmware and settings.
+    """NICs run at full duplex, and those of one model have the same driver, firmware and settings.
 
     Looks at:
-        The NICs that carry addresses of the job, those in a bond or below a VLAN included, which are no HCAs:
-        duplex from /sys/class/net, and by ethtool's calls driver, its own version, firmware, offloads, sizes
-        of rings and number of queues. NICs of the same PCI ids are compared, where more than half agree;
-        firmware of real machines only, as a guest's is its host's; rings and queues of machines with as many
-        processors, and only those that have less.
+        NICs that carry addresses of the job, also below a bond or VLAN, but not HCAs: duplex from
+        /sys/class/net; driver and its version, firmware, offloads, ring sizes and number of queues from
+        ethtool. NICs with the same PCI ids are compared, if more than half agree. Firmware is compared on
+        real machines only, because a guest has its host's. Rings and queues are compared between machines
+        with as many processors, and only smaller ones are reported.
 
     Matters because:
-        Half duplex comes of one end that negotiates and one that does not, and loses packets under load.
-        Without its offloads a fast NIC keeps cores busy with single packets. Another driver or firmware is
-        where to look first when one node alone is slow.
+        Half duplex means that one end negotiates and the other does not; it loses packets under load.
+        Without its offloads a fast NIC keeps cores busy with single packets. If one node alone is slow,
+        check another driver or firmware first.
 
     Fix:
-        Switch the offload on, give the rings the others' size, install the others' driver or firmware.
+        Switch the offload on, set the rings of the others, install the driver or firmware of the others.
     """
     models: dict[str, dict[str, list[Netdev]]] = defaultdict(lambda: defaultdict(list))
     links = 0
@@ -202,7 +202,7 @@ def net_parity(
         nics for nics in models.values() if sum(any(d.nic for d in devs) for devs in nics.values()) > 1
     ]
     if not readable and not links:
-        yield skip("no NIC of the job shows its duplex, nor two of one model their settings")
+        yield skip("no NIC of the job shows its duplex, and no two of one model show their settings")
     for model, nics in models.items():
         guests = {node for node in nics if (tuning := (tunings or {}).get(node)) is None or tuning.is_virtual}
         for one in PROPERTIES:

@@ -33,7 +33,9 @@ ETHERNET_MTU = 1500
 LEAST_MTU = 1280
 
 HOLE = Cause("mtu-black-hole", "Large packets to and from {nodes} vanish without an answer")
-SMALL = Cause("path-mtu-small", "The way to and from {nodes} takes smaller packets than the interface sends")
+SMALL = Cause(
+    "path-mtu-small", "The path to and from {nodes} takes only smaller packets than the interface sends"
+)
 SILENT = "not even a small UDP packet was answered (UDP is filtered): path MTU not measured"
 CAUSES = {"black_hole": HOLE, "small": SMALL, "far_end": SMALL.but(key="mtu-differs")}
 
@@ -56,17 +58,17 @@ def net_path_mtu(
     """Packets as large as the interface's MTU pass between nodes unfragmented.
 
     Looks at:
-        UDP packets with the don't-fragment bit, from 576 bytes up to the sender's MTU, echoed by the peer,
-        and any ICMP answer that names a smaller size.
+        UDP packets with the don't-fragment bit, from 576 bytes up to the sender's MTU, echoed by the
+        peer; and any ICMP answer that names a smaller size.
 
     Matters because:
-        Where large packets vanish without an answer, connections open and then hang: SSH stops in its key
-        exchange, NCCL in its first large message. It is what a jumbo-frame setting that one switch port lacks
-        looks like.
+        If large packets vanish without an answer, connections open and then hang: SSH stops in its key
+        exchange, NCCL in its first large message. A switch port without the jumbo-frame setting of the
+        others looks like this.
 
     Fix:
-        Set the switch port (and every hop) to the nodes' MTU, or lower that of all nodes: of one alone, the
-        others would still send it more.
+        Set the switch port (and every hop) to the nodes' MTU, or lower the MTU of all nodes. Do not lower
+        it on one node alone: the others would still send it larger packets.
     """
     if len({*nets, *job.data_addresses}) < 2 and not found.probes:
         yield skip("one node: there is no path")
@@ -139,7 +141,7 @@ def _worded(cause: Cause, fault: Fault, count: int) -> Cause:
     weak = fault.partial or fault.kind in (Kind.ALL, Kind.SPLIT)
     title = cause.title
     if cause is HOLE and (path or everywhere):
-        where = "on the way {nodes}" if path else "between nodes"
+        where = "on the path {nodes}" if path else "between nodes"
         title = f"Large packets {where} vanish without an answer"
     return cause.but(
         title=title,
@@ -181,7 +183,7 @@ def _fixes(probe: MtuProbe, fault: Fault, devs: Mapping[str, str | None], betwee
     if not all(shells.values()):
         return [switch]
     lower = Fix(
-        text=f"lower the MTU of all nodes to {size}, so that they have one",
+        text=f"lower the MTU of all nodes to {size}",
         commands=tuple(Command(run_on=node, shell=shell) for node, shell in shells.items()),
         root=True,
         persistent=False,

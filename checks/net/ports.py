@@ -31,22 +31,22 @@ def net_ports(
     """Every node opens TCP connections to every other, on the rendezvous port and on ephemeral ports.
 
     Looks at:
-        Listeners that netdoctor opens on every node for a few seconds, on the rendezvous port and on a sample
-        of the ephemeral range, and connections to them from every other node (from a sample above 64 nodes).
-        Who does not answer is tried again from other source ports: a filter without state shows so.
-        On every address that the job dials: of the login, where MASTER_ADDR points, of gloo and of NCCL.
+        Listeners that netdoctor opens on every node for a few seconds, on the rendezvous port and on a
+        sample of the ephemeral range, and connections to them from every other node (above 64 nodes from
+        a sample). If there is no answer, other source ports are tried: this shows a stateless filter.
+        Every address that the job dials is tested: of the login, of MASTER_ADDR, of gloo and of NCCL.
 
     Matters because:
-        NCCL and gloo listen on ports that the kernel picks, on every node: opening MASTER_PORT alone is not
-        enough. Gloo dials from the higher address to the lower, so one closed direction is enough to hang.
-        Dropped connections keep a launch silent for 10 to 150 minutes.
+        NCCL and gloo listen on ports that the kernel picks, on every node: to open MASTER_PORT alone is
+        not enough. Gloo connects from the higher address to the lower, so one closed direction is enough
+        to hang. With dropped connections a launch is silent for 10 to 150 minutes.
 
     Fix:
-        Let the nodes' addresses reach each other on all TCP ports: in the firewall of the node that is named,
-        or in the security group or switch between them when no node's rule set explains it.
+        Let the nodes' addresses reach each other on all TCP ports: in the firewall of the node that is
+        named, or, if no node's rule set explains it, in the security group or switch between them.
     """
     if len(hosts) < 2:
-        yield skip("one node: there is nobody to connect to")
+        yield skip("one node: there is no other node to connect to")
         return
     yield from left_out("ports were not tested", ports, hosts, "no connection was tried")
     says, fixed = {}, {}

@@ -11,9 +11,7 @@ from netdoctor.model import DERIVED, LIKELY, Cause, Finding, in_job, seen, skip
 from netdoctor.rules.proxies import is_bypassed, proxy
 from netdoctor.rules.variables import effective_env, values
 
-CAPTURED = Cause(
-    "proxy-captures", "Proxy variables on {nodes} take HTTP that is meant for other nodes", LIKELY
-)
+CAPTURED = Cause("proxy-captures", "Proxy variables on {nodes} also catch HTTP to other nodes", LIKELY)
 # What speaks HTTP from node to node; torch's store, gloo and NCCL never ask for a proxy.
 SPEAKERS = {"ray", "vllm", "sglang", "verl"}
 # More do not fit well into a variable: there no_proxy names a domain, or a network where clients know those.
@@ -26,23 +24,24 @@ MOST = 64
 def net_proxy(
     envs: Mapping[str, EnvFacts], job: Job, rays: Mapping[str, RayFacts] | None
 ) -> Iterator[Finding]:
-    """Where nodes speak HTTP to each other, no proxy variable takes it.
+    """HTTP between nodes does not go through a proxy.
 
     Looks at:
-        http_proxy, all_proxy and no_proxy of the job's environment and the login session, as Python's clients
-        take them, for the addresses at which nodes dial each other. Only where Ray runs, or the job is
-        launched by Ray, meets at etcd, or asks for Ray, vLLM, SGLang or verl.
+        http_proxy, all_proxy and no_proxy of the job's environment and the login session, as Python's
+        clients read them, for the addresses at which nodes dial each other. Only if Ray runs, or the job
+        is launched by Ray, uses etcd, or asks for Ray, vLLM, SGLang or verl.
 
     Matters because:
-        Requests to another node's server go to the proxy, which does not know it: 502, 503, or silence.
-        torch's store, gloo and NCCL use no proxy, so that nothing else shows it.
+        Requests to another node's server go to the proxy, which does not know that node: 502, 503, or no
+        answer. torch's store, gloo and NCCL use no proxy, so nothing else shows it.
 
     Fix:
-        Name the nodes in no_proxy, and in NO_PROXY for those that read that, before Ray or a server starts.
+        Name the nodes in no_proxy, and in NO_PROXY for programs that read that, before Ray or a server
+        starts.
     """
     speaks_http = SPEAKERS.intersection(job.packages) or job.launcher == "ray" or rays
     if not speaks_http and not job.env.get("PET_RDZV_BACKEND", "").startswith("etcd"):
-        yield skip("nothing that is known of the job speaks HTTP between nodes")
+        yield skip("no known part of the job uses HTTP between nodes")
         return
     peers = {node: address for node, address in job.data_addresses.items() if parse(address)}
     names = ",".join(dict.fromkeys(peers.values()))

@@ -42,19 +42,18 @@ def net_reach(reach: Reach, job: Job) -> Iterator[Finding]:
     """Every node reaches the URLs that are named with ``--reach``.
 
     Looks at:
-        For each URL and node: the name, the connection, the proxy that the job's environment or the login
-        session names (``no_proxy`` too), the certificate against the node's CAs (REQUESTS_CA_BUNDLE and the
-        like), and the status of one HEAD request. Only these URLs are asked; a redirect is an answer, and
-        nobody follows it. No user, password or query is kept or sent.
+        For each URL and node: the name, the connection, the proxy of the job's environment or the login
+        session (``no_proxy`` too), the certificate and the node's CAs (REQUESTS_CA_BUNDLE and similar),
+        and the status of one HEAD request. Only these URLs are requested. A redirect counts as an answer
+        and is not followed. No user, password or query is kept or sent.
 
     Matters because:
-        A mirror of packages, a model hub or a code host that one node does not reach ends the job there,
-        after all others have started: a missing proxy variable, a CA that is not installed, a clock that is
-        off.
+        If one node cannot reach a package mirror, a model hub or a code host, the job ends there, after
+        all others have started. Causes are a missing proxy variable, a missing CA, or a wrong clock.
 
     Fix:
-        Make the node as those are that reach it: name server, proxy variables, CA certificates, or the list
-        of addresses that the far end lets in.
+        Give the node the settings of the nodes that reach it: name server, proxy variables, CA
+        certificates. Or add its address to the list that the server accepts.
     """
     if not job.reach:
         yield skip("no URL was named: --reach URL")

@@ -32,12 +32,12 @@ from netdoctor.model import (
     unknown,
 )
 
-OWN_UNKNOWN = Cause("own-name-unknown", "The own name of {nodes} does not resolve there")
-OWN_LOOPBACK = Cause("hosts-loopback", "The own name of {nodes} resolves to a loopback address there")
-OWN_WRONG = Cause("own-name-wrong", "The own name of {nodes} resolves to an address of another machine")
+OWN_UNKNOWN = Cause("own-name-unknown", "The host name of {nodes} does not resolve there")
+OWN_LOOPBACK = Cause("hosts-loopback", "The host name of {nodes} resolves to a loopback address there")
+OWN_WRONG = Cause("own-name-wrong", "The host name of {nodes} resolves to an address of another machine")
 PEER_UNKNOWN = Cause("peer-name-unknown", "{nodes} cannot resolve names of other nodes")
 PEER_WRONG = Cause("peer-name-wrong", "{nodes} resolve{s} names of other nodes to wrong addresses")
-SSH_ONLY = Cause("names-ssh-only", "The names in the hosts file mean nothing on {nodes}", LIKELY)
+SSH_ONLY = Cause("names-ssh-only", "{nodes} cannot resolve the names in the hosts file", LIKELY)
 SLOW = Cause("dns-slow", "Name lookups are slow on {nodes}", LIKELY)
 # A name from /etc/hosts or a near cache takes microseconds, a DNS server milliseconds. A second means that
 # some server did not answer and another was asked (resolv.conf(5): 5 s, or `options timeout:1`).
@@ -79,22 +79,22 @@ def net_resolve(
     sessions: Mapping[str, Session] | None = None,
     reached: Reached | None = None,
 ) -> Iterator[Finding]:
-    """On every node, its own name and its peers' names lead to addresses where those nodes are.
+    """On every node its own name and its peers' names resolve to addresses of those nodes.
 
     Looks at:
-        getaddrinfo() on every node for its own host name and, from profile launch on, for the listed names:
-        above 64 nodes for those of rank 0, of both neighbours and of a sample of 62 others. Which of the own
-        addresses can be bound, and the lines of /etc/hosts behind all that.
+        getaddrinfo() on every node for its own host name and, from profile launch on, for the listed
+        names; above 64 nodes for those of rank 0, of both neighbours and of a sample of 62 others. Which
+        of the node's addresses can be bound, and the lines of /etc/hosts that matter.
 
     Matters because:
-        Gloo advertises what the own name resolves to: with Debian's ``127.0.1.1 host`` line peers are told to
-        connect to themselves. torchrun decides by the own name who hosts the rendezvous, and then hands out
-        the host name of one node to all others. mpirun, pdsh and DeepSpeed ask for the names of all
-        nodes; where ``--launcher`` says that the job is started otherwise, other names are a warning.
+        Gloo sends its peers the address of the node's own name. With Debian's line ``127.0.1.1 host``
+        peers connect to themselves. torchrun uses the node's own name to decide who hosts the rendezvous,
+        and then gives the host name of one node to all others. mpirun, pdsh and DeepSpeed look up the
+        names of all nodes; if ``--launcher`` names another launcher, other names are a warning.
 
     Fix:
-        Put the address and name of each node into /etc/hosts on all nodes, and take the own name off the
-        127.0.1.1 line.
+        Write the address and name of each node into /etc/hosts on all nodes, and remove the node's own
+        name from the line of 127.0.1.1.
     """
     findings: list[Finding] = []
     if len(resolves) > 1:
@@ -115,14 +115,14 @@ def net_resolve(
         if late and node not in with_finding:
             yield unknown(node, f"there was no time left to look up {listing(late)}")
         elif any_peers and not facts.peers and node not in with_finding:
-            yield unknown(node, "no name of another node was looked up here")
+            yield unknown(node, "no other node's name was looked up here")
         slow = [one for one in (facts.own, *facts.peers) if one.elapsed_ms > SLOW_MS]
         if slow:
             worst = max(slow, key=lambda one: one.elapsed_ms)
             took = f"{worst.elapsed_ms / 1000:.1f} s"
             summary, expected = f"looking up {worst.name} takes {took}", f"under {SLOW_MS / 1000:.0f} s"
             evidence = seen(f"getaddrinfo {listing(one.name for one in slow)}", f"up to {took}")
-            text = "take out the name server that does not answer, or put the nodes into /etc/hosts"
+            text = "remove the name server that does not answer, or add the nodes to /etc/hosts"
             fix = look(text, "cat /etc/resolv.conf; resolvectl status")
             yield SLOW.warn(summary, at=node, observed=took, expected=expected, seen=evidence, fixes=fix)
 
@@ -131,18 +131,21 @@ def _own_name(node: str, facts: ResolveFacts, net: NetFacts, host: HostFacts, jo
     lookup, address = facts.own, job.data_addresses.get(node)
     answer = lookup.error or listing(lookup.addresses) or "no address"
     has_ifname = len(job.env.get("GLOO_SOCKET_IFNAME", "")) > 1
-    cause, summary = None, f"its own name {lookup.name} resolves to {answer}, which is none of its addresses"
+    cause, summary = (
+        None,
+        f"its own name {lookup.name} resolves to {answer}, which is not one of its addresses",
+    )
     if lookup.failed:
         cause = OWN_UNKNOWN
-        summary = f"cannot resolve its own name {lookup.name}: gloo falls back to loopback ({answer})"
+        summary = f"cannot resolve its own name {lookup.name}: gloo uses loopback ({answer})"
     elif is_loopback(facts.first_bindable) or all(map(is_loopback, lookup.addresses)):
         cause = OWN_LOOPBACK
         gloo = (
             ""
             if has_ifname
             else (
-                "gloo tells the others to connect there, so that the job starts only where it is this end "
-                "that dials (the larger address does), and "
+                "gloo tells the others to connect there: the job starts only if this node connects itself, "
+                "as the one with the larger address does, and "
             )
         )
         summary = f"its own name {lookup.name} resolves to {facts.first_bindable or answer}: {gloo}{RDZV}"
@@ -188,8 +191,8 @@ def _peers(
             at=CLUSTER,
             culprits=tuple(resolves),
             observed="no listed name resolves on any node",
-            expected=CONFIG("names that the nodes know too"),
-            fixes=in_job("give MASTER_ADDR and --rdzv-endpoint as addresses"),
+            expected=CONFIG("names that the nodes can also resolve"),
+            fixes=in_job("use addresses in MASTER_ADDR and --rdzv-endpoint"),
         )
         return
     names_of_others = _Names(lookups, called, first, resolves, reached.nets, job, outside)
@@ -258,7 +261,7 @@ class _Names:
         """Return the finding of a node. wrong: the lookups that failed, by a node of that name."""
         status, launchers = _stopped(wrong, self.first, self.job)
         fix = entries(
-            "put the names with their addresses into /etc/hosts there, or correct DNS",
+            "add the names with their addresses to /etc/hosts there, or correct DNS",
             {one.name: self.job.data_addresses.get(peer, "") for peer, one in wrong.items()},
         )
         evidence = _evidence(self.resolves[node], wrong.values())
@@ -291,10 +294,10 @@ def _stopped(peers: Collection[str], requested: Set[str], job: Job) -> tuple[Sta
     if not requested.isdisjoint(peers):
         return Status.FAIL, ""
     if job.launcher in BY_RENDEZVOUS:
-        return Status.WARN, f"; {job.launcher} asks for no such name, {ASKING} would fail"
+        return Status.WARN, f"; {job.launcher} does not look it up, {ASKING} would fail"
     if job.launcher:
-        return Status.FAIL, f"; {job.launcher} asks for it"
-    return Status.FAIL, f"; {ASKING} ask for it, torchrun only for rank 0's (--launcher)"
+        return Status.FAIL, f"; {job.launcher} looks it up"
+    return Status.FAIL, f"; {ASKING} look it up, torchrun only rank 0's (--launcher)"
 
 
 def _evidence(facts: ResolveFacts, lookups: Collection[Lookup]) -> list[Evidence]:

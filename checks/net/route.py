@@ -34,14 +34,14 @@ MISSING = Cause("route-missing", "{nodes} {has} no route to other nodes")
 MISSING_TO = Cause("route-missing-to", "No other node has a route to {nodes}")
 OTHER_WAY = Cause(
     "route-other-interface",
-    "{nodes} send{s} the job's traffic over another interface than the one it comes in on",
+    "The job's traffic leaves {nodes} over another interface than it arrives",
     LIKELY,
     follows=("nccl.ifname", "gloo.ifname"),
 )
 # Where each address is in a network of the interface that its route names, no route is wrong.
-ONE_NETWORK = "have the job use one network on all nodes: NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME"
+ONE_NETWORK = "let the job use one network on all nodes: NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME"
 DUPLICATE = Cause(
-    "address-duplicate", "{nodes} share an address", LIKELY, settle_by="say which node should have it"
+    "address-duplicate", "{nodes} share an address", LIKELY, settle_by="choose which node should have it"
 )
 
 
@@ -57,24 +57,24 @@ def net_route(
     """Every node has a route to every other, over the interface that carries the job's traffic.
 
     Looks at:
-        The kernel's own answer for each of a peer's addresses that the job dials: interface, source, gateway.
+        The kernel's own answer for each address of a peer that the job dials: interface, source, gateway.
         No packet is sent.
 
     Matters because:
         A missing route ends a launch with "No route to host" or "Network is unreachable". A route over
-        another interface (management LAN, VPN) works and is slow, or is dropped at the far end.
+        another interface (management LAN, VPN) is slow, or the far end drops the packets.
 
     Fix:
         Add the route, or correct the address or the prefix length of the interface.
     """
     if len(nets) < 2:
-        yield skip("one node: there is nobody to route to")
+        yield skip("one node: there is no other node")
         return
     local = {node: dev.name for node in routes if (dev := dialled(node, nets, job)) is not None}
     main: dict[Cell, Route] = {}
     for node, facts in routes.items():
         if not facts.routes:
-            yield unknown(node, "the kernel was asked for no route to another node")
+            yield unknown(node, "no route to another node was tested")
         for peer, route in facts.routes.items():
             if peer == node:
                 continue
@@ -85,7 +85,7 @@ def net_route(
                     observed=f"{route.destination} is local on {node}",
                     expected=PEERS("an address that only one node has"),
                     seen=_evidence(route, f"local, dev {route.dev}"),
-                    fixes=Fix(text="give each node an address of its own, or list another one", root=True),
+                    fixes=Fix(text="give each node a different address, or list another one", root=True),
                 )
                 continue
             main[node, peer] = route
@@ -130,9 +130,9 @@ def _is_inside(net: NetFacts, route: Route) -> bool:
 
 def _other_way(node: str, peer: str, route: Route, local: str, net: NetFacts) -> Finding:
     if route.dev is None:
-        return unknown(pair(node, peer), "the kernel did not say over which interface it would send")
+        return unknown(pair(node, peer), "the kernel did not show over which interface it would send")
     return OTHER_WAY.warn(
-        f"traffic leaves over {route.dev}, though {node} is dialled on {local}",
+        f"traffic leaves over {route.dev}, but {node} is dialled on {local}",
         at=pair(node, peer),
         culprits=(node,),
         observed=f"dev {route.dev}" + (f" via {route.gateway}" if route.gateway else ""),

@@ -19,7 +19,7 @@ def settings(row: SharedAddress) -> Evidence:
 
 def each_for_itself(near: Sequence[SharedAddress]) -> tuple[Fix, ...]:
     """Sysctls of each interface; those of `all` only where an interface's own does not count beside them."""
-    text = "let each interface answer for its own addresses alone"
+    text = "let each interface answer for its own addresses only"
     values: dict[str, tuple[int, int | None]] = {}
     for row in near:
         if not is_ifname(row.ifname):
@@ -36,14 +36,15 @@ def each_for_itself(near: Sequence[SharedAddress]) -> tuple[Fix, ...]:
     return set_to(text, values, "subnet")
 
 
-SILENT = Cause("subnet-no-answer", "{nodes} answer{s} nobody's ARP for an address of the job")
+SILENT = Cause("subnet-no-answer", "No interface of {nodes} answers ARP for an address of the job")
 OTHER = Cause(
     "rail-answered-elsewhere",
-    "{nodes} send{s} RDMA of one NIC to another in its subnet: the NIC itself does not answer ARP",
+    "on {nodes} RDMA traffic goes to the wrong NIC of a subnet: the right NIC does not answer ARP",
 )
 SEVERAL = Cause(
     "rail-answered-twice",
-    "{nodes} answer{s} ARP for a RoCE NIC on other interfaces of its subnet, too: RDMA may go astray",
+    "{nodes} answer{s} ARP for a RoCE NIC on other interfaces of its subnet, too: RDMA may go to "
+    "the wrong NIC",
     LIKELY,
 )
 
@@ -55,20 +56,20 @@ SEVERAL = Cause(
     source="https://www.kernel.org/doc/Documentation/networking/ip-sysctl.rst",
 )
 def net_same_subnet(nodes: Mapping[str, NetFacts], paths: Paths) -> Iterator[Finding]:
-    """Of several interfaces in one subnet, each answers for its own addresses, and for no other's.
+    """If a node has several interfaces in one subnet, each answers for its own addresses only.
 
     Looks at:
-        Addresses that the job uses whose subnet another interface of the node is in, too: rp_filter,
-        arp_ignore, arp_announce and arp_filter of these interfaces, and the kernel's own answer over which of
-        them it sends from that address, rules of policy routing included.
+        Addresses of the job in a subnet where the node has a second interface: rp_filter, arp_ignore,
+        arp_announce and arp_filter of these interfaces, and the kernel's own answer from which of them it
+        sends, including rules of policy routing.
 
     Matters because:
-        Linux answers ARP for any of its addresses on any interface. TCP works all the same, over whichever
-        answered. RDMA does not: a RoCE NIC takes nothing that was meant for another. With rp_filter=1 an
-        interface drops what it would not answer itself, and its ARP is silent, too.
+        Linux answers ARP for any of its addresses on any interface. TCP works anyway, over the interface
+        that answered. RDMA does not: a RoCE NIC ignores packets for another NIC. With rp_filter=1 an
+        interface drops packets that it would not answer itself, and does not answer ARP for them.
 
     Fix:
-        Give each NIC a subnet of its own; or set rp_filter=2, arp_ignore=1 and arp_announce=2 on all of
+        Put each NIC into its own subnet; or set rp_filter=2, arp_ignore=1 and arp_announce=2 on all of
         them, as for multi-rail RoCE.
     """
     if not any(net.shared for net in nodes.values()):
@@ -88,7 +89,7 @@ def _judged(one: SharedAddress, near: Sequence[SharedAddress], *, is_rail: bool)
     answering = arp.answering(one, near)
     if not all(map(arp.is_known, near)):
         if is_rail:
-            yield unknown(HERE, f"{names} are in one subnet; what the kernel does there could not be read")
+            yield unknown(HERE, f"{names} are in one subnet; the kernel's settings there could not be read")
         return
     if not answering:
         cause, text = SILENT.fail, "no interface answers"

@@ -21,8 +21,8 @@ from netdoctor.model import DERIVED, LIKELY, PEERS, Cause, Finding, Fix, look, o
 
 REVISION = Cause("path-revision", "The revision of {where} differs between {nodes}")
 CONTENTS = Cause("path-file", "{where} differs between {nodes}")
-SPLIT = Cause("path-entries", "what {where} holds differs between {nodes}")
-ENTRIES = Cause("path-entries", "{where} holds something else on {nodes} than on most nodes")
+SPLIT = Cause("path-entries", "the contents of {where} differ between {nodes}")
+ENTRIES = Cause("path-entries", "the contents of {where} on {nodes} differ from most nodes")
 
 
 def compared(path: str, copies: Mapping[str, Place]) -> Iterator[Finding]:
@@ -43,7 +43,7 @@ def compared(path: str, copies: Mapping[str, Place]) -> Iterator[Finding]:
     contents = majority({node: (copy.digest, *sorted(copy.entries.items())) for node, copy in copies.items()})
     if contents.equal:
         partly = any(copy.sampled for copy in copies.values())
-        yield from (ok(node, f"{path} is the same as far as it was looked at") for node in copies if partly)
+        yield from (ok(node, f"{path} is the same, as far as it was read") for node in copies if partly)
         return
     cause = cause_at(ENTRIES, path)
     if contents.is_split:
@@ -56,7 +56,7 @@ def compared(path: str, copies: Mapping[str, Place]) -> Iterator[Finding]:
         odd = sorted(name for name in names if local.entries.get(name) != pattern.entries.get(name))
         what = listing(odd, 4) if odd else f"{local.entries_total} entries, not {pattern.entries_total}"
         yield cause.warn(
-            f"{path} is not as on {listing(typical, 3)}: {what}",
+            f"{path} differs from {listing(typical, 3)}: {what}",
             at=node,
             observed=what,
             expected=PEERS(f"as on {listing(typical, 3)}"),
@@ -77,8 +77,8 @@ def _label(copy: Place) -> str:
 def copied(path: str, source: str) -> Fix:
     """Return how a node gets what `source` has. A person decides which side is right."""
     if not source:
-        return run("bring it to this node, or correct --path")
-    text = f"compare it with {source}, and copy it from where it is right"
+        return run("copy it to this node, or correct --path")
+    text = f"compare it with {source}, and copy the correct one"
     return look(text, f"ls -lA --time-style=full-iso {quoted(path)}")
 
 
@@ -87,26 +87,26 @@ MISSING = Cause("path-missing", "{where} does not exist on {nodes}")
 
 @check(profile="asked", source="https://docs.pytorch.org/docs/stable/elastic/run.html")
 def path_same(found: Mapping[str, PlaceFacts], hosts: Mapping[str, HostFacts], job: Job) -> Iterator[Finding]:
-    """Every path of the job is there on all nodes, and the same.
+    """Every path of the job exists on all nodes, with the same contents.
 
     Looks at:
-        For every ``--path``: whether it exists; of a file, its size and SHA-256 (beyond 16 MiB, of windows
-        from end to end); of a folder, the git revision, and names, sizes and small contents of its first 64
-        entries, 128 below each. Logs and caches are left out. Nodes that see one and the same directory are
-        not compared.
+        For every ``--path``: whether it exists. Of a file: size and SHA-256 (above 16 MiB of samples over
+        the whole length). Of a folder: the git revision, and names, sizes and small contents of its first
+        64 entries, 128 below each. Logs and caches are left out. Nodes that share one directory are not
+        compared.
 
     Matters because:
-        torchrun starts the same file on every node and copies nothing. Where it is missing the launch ends;
-        where it is another version, ranks do not meet in the same collectives, and hang or compute nonsense.
+        torchrun starts the same file on every node and copies nothing. If it is missing, the launch ends.
+        If it is another version, ranks call different collectives, and hang or compute wrong results.
 
     Fix:
-        Copy it from the node that is right, check out the same revision, or keep it on a shared file system.
+        Copy it from a correct node, check out the same revision, or put it on a shared file system.
     """
     if not job.paths:
         yield skip("no --path was given")
     for node, facts in found.items():
         for path in unreported(facts, job.paths):
-            yield unknown(node, f"{path}: the node did not say what is there")
+            yield unknown(node, f"{path}: the node did not report it")
     for path, by_node in requested_paths(found).items():
         present = {node: copy for node, copy in by_node.items() if copy.error is None}
         absent = [node for node, copy in by_node.items() if copy.error in ABSENT]
@@ -114,12 +114,12 @@ def path_same(found: Mapping[str, PlaceFacts], hosts: Mapping[str, HostFacts], j
             if node not in present and node not in absent:
                 yield unknown(node, f"{path}: {unread_reason(copy, found[node].patience_s)}")
         for node in absent:
-            where = f"; it is there on {listing(present, 3)}" if present else ""
+            where = f"; it exists on {listing(present, 3)}" if present else ""
             yield cause_at(MISSING, path).fail(
                 f"{path} does not exist{where}",
                 at=node,
                 observed="does not exist",
-                expected=PEERS("a path that is there") if present else DERIVED("what --path names is there"),
+                expected=PEERS("an existing path") if present else DERIVED("--path exists"),
                 seen=seen(f"stat() of {path}", "no such file or directory"),
                 fixes=copied(path, next(iter(present), "")),
             )

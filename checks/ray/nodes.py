@@ -15,12 +15,12 @@ def ray_nodes(node: Node, session: Session) -> Iterator[Finding]:
     """Ray has every node alive in its table, and starts an actor on it.
 
     Looks at:
-        Ray's own table of nodes, and one actor pinned to each of them (NodeAffinitySchedulingStrategy, no
-        CPU, no GPU) that starts netdoctor's agent.
+        Ray's own table of nodes. On each node one actor that starts netdoctor's agent
+        (NodeAffinitySchedulingStrategy, no CPU, no GPU).
 
     Matters because:
-        A placement group waits for ever for a node that is dead or never joined, and an actor that cannot be
-        started there ends the job with RayActorError.
+        A placement group waits for ever for a node that is dead or never joined. If an actor cannot start
+        there, the job ends with RayActorError.
 
     Fix:
         Read the raylet's log on the node, and start Ray there again with the address of the head.

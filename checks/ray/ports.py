@@ -10,13 +10,13 @@ from netdoctor.model import CLUSTER, Cause, Finding, look, ok, pair, run, seen, 
 
 BAD = {"filtered": "no answer", "rejected": "rejected", "refused": "refused", "no_route": "no route"}
 WORDS = {"raylet": "its raylet", "gcs": "the head", "worker": "a port of its workers"}
-CLOSED = Cause("ray-ports", "Nodes of the Ray cluster do not reach {nodes} on the ports that Ray needs")
+CLOSED = Cause("ray-ports", "Nodes of the Ray cluster cannot reach {nodes} on the ports that Ray needs")
 NARROW = run(
-    "let the nodes' addresses in on Ray's ports; ray start --node-manager-port=N --object-manager-port=N "
-    "--min-worker-port=N --max-worker-port=N makes them few and known",
+    "allow the nodes' addresses on Ray's ports; ray start --node-manager-port=N --object-manager-port=N "
+    "--min-worker-port=N --max-worker-port=N makes them few and fixed",
     root=True,
 )
-WHO = look("see what Ray listens on there", "ss -tlnp | grep -E 'raylet|gcs_server|ray::'", root=True)
+WHO = look("see on which ports Ray listens there", "ss -tlnp | grep -E 'raylet|gcs_server|ray::'", root=True)
 
 
 @check(
@@ -29,16 +29,17 @@ def ray_ports(found: RayPorts, rays: Mapping[str, RayFacts]) -> Iterator[Finding
     """Nodes of a Ray cluster reach each other's raylet, the head, and the ports of workers.
 
     Looks at:
-        A connection from each node to the ports on which each other's raylet listens (node manager, object
-        manager), to the head's (GCS), and to a listener of netdoctor's in the range of worker ports; above 64
-        nodes from a sample of them. At the address that Ray dials.
+        Connections from each node to the other nodes' raylets (node manager, object manager), to the head
+        (GCS), and to a listener of netdoctor in the range of worker ports; above 64 nodes from a sample.
+        They use the address that Ray dials.
 
     Matters because:
-        Objects go from object manager to object manager, calls of actors from worker to worker: a cluster may
-        look whole to the head, and a ``ray.get`` of another node's object waits for ever.
+        Objects go from object manager to object manager, and actor calls from worker to worker. So a
+        cluster may look complete to the head, while a ``ray.get`` of another node's object waits for
+        ever.
 
     Fix:
-        Open the ports between the nodes; ``ray start`` has options that make them few and known.
+        Open the ports between the nodes. ``ray start`` has options that make them few and fixed.
     """
     if len(rays) < 2:
         yield skip("Ray runs on one node alone" if rays else "no Ray runs on any node")
@@ -47,7 +48,7 @@ def ray_ports(found: RayPorts, rays: Mapping[str, RayFacts]) -> Iterator[Finding
         yield unknown(node, f"Ray's ports were not tested: {why}")
     for node, ray in rays.items():
         if not ray.ports:
-            gap = "the raylet is another user's, and its ports are not shown"
+            gap = "the raylet belongs to another user, and its ports are not visible"
             yield skip(gap, node, gap=gap)
     for probe in found.probes:
         if probe.outcome in BAD:

@@ -11,7 +11,7 @@ from netdoctor.model import Cause, Evidence, Finding, Fix, Status, run, seen
 
 RELEASE = Cause("ray-version", "Ray differs between {nodes}")
 PYTHON = Cause("ray-python", "Ray's Python differs between {nodes}")
-COMMIT = Cause("ray-commit", "Ray is built from other sources on {nodes}")
+COMMIT = Cause("ray-commit", "Ray is built from a different commit on {nodes}")
 
 
 @check(
@@ -19,19 +19,19 @@ COMMIT = Cause("ray-commit", "Ray is built from other sources on {nodes}")
     expects={"ray.version": str},
 )
 def ray_version(nodes: Mapping[str, RayFacts], expect: Expectations | None = None) -> Iterator[Finding]:
-    """Ray, and the Python that runs its workers, are the same on every node, to the patch.
+    """Ray and the Python of its workers have the same version on every node, including the patch number.
 
     Looks at:
-        The raylet that runs on each node: version and commit of the Ray that it was started from
-        (``ray/_version.py``), and the version of the interpreter that it starts workers with.
+        The raylet on each node: version and commit of its Ray (``ray/_version.py``), and the version of
+        the Python with which it starts workers.
 
     Matters because:
-        Ray compares release and Python patch when a node or a driver joins (``check_version_info``) and ends
-        it with "Version mismatch". Where a node joined all the same, as from another image, pickles and
-        messages between workers may not be read.
+        Ray compares its release and the Python patch number when a node or a driver joins
+        (``check_version_info``), and ends it with "Version mismatch". If a node joined anyway, for
+        example from another image, workers may not be able to read each other's pickles and messages.
 
     Fix:
-        One image or one virtual environment for all nodes; then ``ray stop`` and ``ray start`` there.
+        Use one image or one virtual environment for all nodes; then ``ray stop`` and ``ray start`` there.
     """
 
     def evidence(node: str) -> Evidence:
@@ -42,7 +42,7 @@ def ray_version(nodes: Mapping[str, RayFacts], expect: Expectations | None = Non
 
     def as_elsewhere(what: str) -> Callable[[str, str], Fix]:
         return lambda _, version: run(
-            f"give it {what} {version}, then ray stop and ray start", effect="next launch"
+            f"install {what} {version}, then ray stop and ray start", effect="next launch"
         )
 
     versions = {node: ray.version for node, ray in nodes.items()}

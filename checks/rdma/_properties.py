@@ -28,18 +28,20 @@ def _pcie(hca: Hca, _: HcaPort) -> str | None:
 
 SLOT = look("see which slot it is in", "lspci -vv -d 15b3: | grep -E '^[0-9a-f]|LnkSta:'", root=True)
 FABRIC = look(
-    "see which subnet manager answers, and ask its owner where the port belongs", "sminfo; ibstat", root=True
+    "see which subnet manager answers, and ask its owner to which fabric the port belongs",
+    "sminfo; ibstat",
+    root=True,
 )
 PACKETS = look(
-    "see what the ports have, and the subnet manager for the MTU of their partition; a cable's other end "
-    "may be the smaller one",
+    "see the MTU of the ports, and in the subnet manager that of their partition; the other end of a cable "
+    "may have a smaller one",
     "ibv_devinfo | grep -E 'hca_id|port:|_mtu'",
 )
-ALLOW = run("have the subnet manager's owner give the ports the same partitions")
-CLASS = run("set the traffic class that the other nodes have, and again at each boot")
-DRIVER = run("install the release of the driver that the other nodes have")
+ALLOW = run("ask the subnet manager's owner to give the ports the same partitions")
+CLASS = run("set the traffic class of the other nodes, and set it again at each boot")
+DRIVER = run("install the driver release of the other nodes")
 LOSSLESS = look(
-    "see what the NIC has, what its switch port has, and give the odd one what the others have",
+    "see the settings of the NIC and its switch port, and give the odd one those of the others",
     "for i in /sys/class/infiniband/*/device/net/*; do dcb pfc show dev ${i##*/}; "
     "dcb app show dev ${i##*/}; ethtool -a ${i##*/}; done",
     root=True,
@@ -73,7 +75,7 @@ PROPERTIES = (
     Property(
         "rdma.sm-lid", "subnet manager's LID", IB,
         lambda _, port: f"{port.sm_lid:#x}" if port.sm_lid else None, "sm_lid",
-        "they are on fabrics of their own", FABRIC,
+        "they are on different fabrics", FABRIC,
     ),
     Property(
         "rdma.subnet", "InfiniBand subnet", IB, lambda _, port: port.subnet or None,
@@ -81,11 +83,11 @@ PROPERTIES = (
     ),
     Property(
         "rdma.pkeys", "partitions", IB, lambda _, port: listing(port.pkeys, 8) or None,
-        "pkeys/*", "ports without one in common cannot talk", ALLOW,
+        "pkeys/*", "ports without a common one cannot communicate", ALLOW,
     ),
     Property(
         "rdma.mtu", "active MTU", IB, lambda _, port: str(port.mtu_bytes) if port.mtu_bytes else None,
-        "ibv_query_port", "the peers of that port take its smaller packets", PACKETS,
+        "ibv_query_port", "the peers of that port use its smaller packets", PACKETS,
     ),
     Property(
         "rdma.traffic-class", "RoCE traffic class", ROCE,
@@ -94,7 +96,7 @@ PROPERTIES = (
     ),
     Property(
         "rdma.pfc", "flow control", ROCE, lambda _, port: flow_control(port), "DCB",
-        "what the switch asks to stop goes on there, and is dropped", LOSSLESS,
+        "that port does not stop when the switch asks, and its packets are dropped", LOSSLESS,
     ),
     Property(
         "rdma.trust", "sorting into priorities", ROCE, lambda _, port: sorting(port), "DCB",
@@ -102,14 +104,14 @@ PROPERTIES = (
     ),
     Property(
         "rdma.ecn", "congestion control (ECN)", ROCE, lambda _, port: port.flow.ecn if port.flow else None,
-        "../../device/net/*/ecn/roce_*/enable/*", "one that does not slow down takes the others' share",
+        "../../device/net/*/ecn/roce_*/enable/*", "a port that does not slow down takes the others' share",
         LOSSLESS,
     ),
     Property(
         "rdma.read-request", "max read request (PCIe)", "",
         lambda hca, _: str(hca.pcie.read_request) if hca.pcie and hca.pcie.read_request else None,
-        "../../device/config", "it reads memory in smaller pieces, or in larger ones",
-        run("give them the same in the BIOS, or with setpci at each boot"),
+        "../../device/config", "it reads memory in smaller or larger pieces",
+        run("set the same value in the BIOS, or with setpci at each boot"),
     ),
     Property("rdma.driver", "driver", "", lambda hca, _: hca.driver, "../../device/driver", "", DRIVER),
     # rdma.pcie holds a card to what its slot can do; in which slots cards are is the builder's choice.

@@ -14,12 +14,12 @@ from netdoctor.rules.versions import nccl_version
 
 # What may stand in a command.
 FOLDER = re.compile(r"/[A-Za-z0-9_.+/-]{1,200}")
-SETTLE = "a job with NCCL_DEBUG=INFO says NET/OFI where it uses EFA, and NET/Socket where it does not"
+SETTLE = "a job with NCCL_DEBUG=INFO prints NET/OFI if it uses EFA, and NET/Socket if it does not"
 NONE = Cause("efa-plugin-none", "{nodes} {has} EFA, and no NCCL plugin for it", LIKELY, settle_by=SETTLE)
 HIDDEN = Cause(
-    "efa-plugin-hidden", "the loader does not find the EFA plugin of {nodes}", SUSPECTED, settle_by=SETTLE
+    "efa-plugin-hidden", "the loader does not find the EFA plugin on {nodes}", SUSPECTED, settle_by=SETTLE
 )
-INSTALL = run("install EFA's software, whose installer brings the plugin, or run the job in an image with it")
+INSTALL = run("install the EFA software, which includes the plugin, or run the job in an image with it")
 
 
 @check(after=["ssh.login", "rdma.hca"], required=False, source="https://github.com/aws/aws-ofi-nccl")
@@ -30,16 +30,16 @@ def rdma_efa(
 
     Looks at:
         libnccl-net.so and libnccl-net-ofi.so in LD_LIBRARY_PATH of the job and the session, and in the
-        loader's cache; else in the folders below /opt where AWS's software puts them. Not looked at are nodes
-        without NVIDIA GPUs or torch: there the job runs in an image, which brings its own. Names and paths in
-        NCCL_NET_PLUGIN are left to NCCL.
+        loader's cache; else in the folders below /opt where AWS's software puts them. Nodes without
+        NVIDIA GPUs or torch are left out: there the job runs in an image with its own plugin. Names and
+        paths in NCCL_NET_PLUGIN are not judged.
 
     Matters because:
-        NCCL has no code for EFA of its own. Without the plugin it takes TCP sockets, without a word, and the
-        job runs at a small part of the rate.
+        NCCL itself has no code for EFA. Without the plugin it uses TCP sockets without any message, and
+        the job runs at a small part of the possible rate.
 
     Fix:
-        Put the plugin's folder into LD_LIBRARY_PATH, or install EFA's software.
+        Put the plugin's folder into LD_LIBRARY_PATH, or install the EFA software.
     """
     count = sum(hca.is_efa for hca in rdma.hcas)
     if not count:
@@ -50,21 +50,21 @@ def rdma_efa(
     folders = setting["LD_LIBRARY_PATH"].value.split(":") if "LD_LIBRARY_PATH" in setting else []
     plugins = rdma.net_plugins or ()
     if rdma.net_plugins is None:
-        yield skip("NCCL's plugins were not looked for")
+        yield skip("NCCL's plugins were not searched")
     elif not (gpu and gpu.devices and software and software.torch):
         yield skip("no NVIDIA GPU, or no torch, that would use EFA here")
     elif named_plugin and named_plugin.value:
-        yield skip(f"the plugin is plugin_set in NCCL_NET_PLUGIN ({named_plugin.origin})")
+        yield skip(f"the plugin is set in NCCL_NET_PLUGIN ({named_plugin.origin})")
     elif not any(plugin.found or plugin.folder in folders for plugin in plugins):
         yield _not_found(count, [plugin.path for plugin in plugins])
 
 
 def _not_found(count: int, paths: list[str]) -> Finding:
     folder = paths[0].rpartition("/")[0] if paths else ""
-    say, where = (HIDDEN, f"in {folder} alone") if folder else (NONE, "nowhere")
+    say, where = (HIDDEN, f"only in {folder}") if folder else (NONE, "nowhere")
     plain = FOLDER.fullmatch(folder) is not None
     line = f'export LD_LIBRARY_PATH={folder}"${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"' if plain else ""
-    show = in_job("have the loader look there", line)
+    show = in_job("let the loader search there", line)
     return say.warn(
         f"{count} EFA device{'s' if count > 1 else ''}, and the plugin that NCCL needs for them is {where}",
         observed=where,

@@ -23,23 +23,23 @@ TABLE = tables.table("netdoctor.checks.rdma", "errors.toml", Counters)
 def rdma_errors(
     counters: CounterFacts, later: LaterCounters, rdma: RdmaFacts | None = None
 ) -> Iterator[Finding]:
-    """HCA ports count no errors while the scan measures.
+    """HCA ports count no errors during the scan.
 
     Looks at:
         counters and hw_counters of each port in sysfs, at login and again after everything that loads the
-        network. What was added in between is judged: any link_downed, local_link_integrity_errors and
-        excessive_buffer_overrun_errors; in a minute more than 5 link_error_recovery; in a second more than
+        network. The difference is judged: any link_downed, local_link_integrity_errors and
+        excessive_buffer_overrun_errors; more than 5 link_error_recovery per minute; per second more than
         10 symbol_error, port_rcv_errors, rx_icrc_encapsulated, packet_seq_err or roce_slow_restart, 100
-        port_xmit_discards, 1 local_ack_timeout_err or rp_cnp_ignored. Older totals are told, and say nothing
-        of today.
+        port_xmit_discards, 1 local_ack_timeout_err or rp_cnp_ignored. Older totals are reported but not
+        judged.
 
     Matters because:
-        What a link damages is sent again: one rail that does so slows every collective. A link that is down
-        for a moment can end the job that runs.
+        Damaged packets are sent again: one such rail slows down every collective. A link that is down for
+        a moment can end the running job.
 
     Fix:
-        Clean or swap cable and transceiver, then try another port of the switch. Drops and resends without
-        errors of the link point at congestion: PFC and ECN of switches and NICs.
+        Clean or swap cable and transceiver, then try another port of the switch. Drops and resends
+        without link errors mean congestion: check PFC and ECN of switches and NICs.
     """
     found = grown(counters, later, "ports")
     ports = {port.name for hca in rdma.hcas for port in hca.ports} if rdma else set()
@@ -59,6 +59,8 @@ def rdma_errors(
         warnings += rate_findings(one, TABLE, where, words)
         if one.full:
             warnings.append(
-                unknown(HERE, f"{one.name}: {listing(one.full)} at the highest value, counts no more")
+                unknown(
+                    HERE, f"{one.name}: {listing(one.full)} at the maximum value: it does not count any more"
+                )
             )
     yield from warnings or earlier_errors(found, "HCA ports", TABLE)

@@ -44,20 +44,20 @@ OLD_NCCL = Cause(
     "NCCL on {nodes} is too old to find the right GID by itself",
     follows=("sw.torch", "sw.nccl"),
 )
-NO_IPV4 = Cause("gid-no-ipv4", "RoCE ports of {nodes} have no IPv4 address, and so no routable GID")
+NO_IPV4 = Cause("gid-no-ipv4", "RoCE ports of {nodes} have no IPv4 address, so no routable GID")
 NOT_FILLED = NO_IPV4.but(
     title="RoCE ports of {nodes} have no routable GID, though their interfaces have addresses"
 )
-WRONG_INDEX = Cause("gid-index-wrong", "the GID index that NCCL is told to use does not fit {nodes}")
+WRONG_INDEX = Cause("gid-index-wrong", "the GID index that is set for NCCL does not fit {nodes}")
 EXPECTED = "an IPv4-mapped RoCE v2 GID"
 # Reloading it makes the RDMA devices anew, and their GID tables with them (rdma_roce_rescan_device in
 # drivers/infiniband/core/roce_gid_mgmt.c), while mlx5_core keeps the Ethernet interfaces up.
 RELOAD = run(
-    "make the RDMA devices anew, which fills their GID tables; Ethernet interfaces and sessions stay",
+    "create the RDMA devices again, which fills their GID tables; Ethernet interfaces and sessions stay",
     "modprobe -r mlx5_ib; modprobe -a mlx5_ib ib_uverbs",
     root=True,
     risk="medium",
-    loses="RDMA of whatever runs there",
+    loses="RDMA connections of programs there",
 )
 BY_ITSELF = Setting("NCCL_IB_GID_INDEX", "", "the job", Source.JOB)
 
@@ -75,17 +75,17 @@ def rdma_gid(
 
     Looks at:
         The GID table of each active RoCE port that NCCL_IB_HCA selects, NCCL_IB_GID_INDEX,
-        NCCL_IB_ADDR_FAMILY, NCCL_IB_ADDR_RANGE and NCCL_IB_ROCE_VERSION_NUM, and the release of
-        NCCL: since 2.21 it takes the first IPv4-mapped RoCE v2 GID, before it took index 0.
+        NCCL_IB_ADDR_FAMILY, NCCL_IB_ADDR_RANGE and NCCL_IB_ROCE_VERSION_NUM, and the release of NCCL.
+        Since 2.21 NCCL takes the first IPv4-mapped RoCE v2 GID, before that index 0.
 
     Matters because:
-        Without such a GID NCCL takes index 0 without a word, a link-local RoCE v1 address that no
-        router passes on; a forced index is used blindly, though tables differ between nodes. The
-        job ends with "ibv_modify_qp failed" or "status=12".
+        Without such a GID NCCL silently takes index 0, a link-local RoCE v1 address that no router
+        forwards. An index that is set is used unchecked, although tables differ between nodes. The job
+        ends with "ibv_modify_qp failed" or "status=12".
 
     Fix:
-        Give the interface behind the port an IPv4 address, and unset NCCL_IB_GID_INDEX with NCCL
-        2.21 and newer.
+        Give the interface of the port an IPv4 address, and with NCCL 2.21 or newer unset
+        NCCL_IB_GID_INDEX.
     """
     if not has_any(nodes):
         yield skip(NO_HCAS)
@@ -133,7 +133,7 @@ def _judge(
     elif gid is None:
         where = f"points at an empty row of the GID table of {port.name}"
         if one.gives_up:
-            where = f"is beyond the GID table of {port.name}, over which NCCL leaves all HCAs and takes TCP"
+            where = f"is beyond the GID table of {port.name}: NCCL then uses no HCA at all, but TCP"
         yield WRONG_INDEX.fail(
             f"{_setting(one) or 'NCCL'} {where}",
             observed=f"index {one.index} is empty",
@@ -155,7 +155,7 @@ def _judge(
             expected=DERIVED(f"index {good.index}: {_text(good)}"),
             seen=(table, seen("libnccl.so.2", "older than 2.21", "file")),
             fixes=in_job(
-                "tell it the index, if it is the same on every node, or use a newer NCCL",
+                "set the index, if it is the same on every node, or use a newer NCCL",
                 f"export NCCL_IB_GID_INDEX={good.index}",
             ),
         )
@@ -190,7 +190,7 @@ def _no_ipv4(one: GidChoice, nobody: bool, net: NetFacts | None, host: HostFacts
     else:
         behind = f"its interface {netdev}" if netdev else "the interface behind it"
         cause, has = NO_IPV4, f": {behind} has no IPv4 address" if net and netdev else ""
-        fixes = (run(f"give {behind} an address of the RoCE network, in the network configuration"),)
+        fixes = (run(f"give {behind} an address of the RoCE network in the network configuration"),)
     return (cause.warn if nobody else cause.fail)(
         f"{one.port.name} has no IPv4 RoCE v2 GID{has}",
         observed="only link-local GIDs",
@@ -203,7 +203,7 @@ def _no_ipv4(one: GidChoice, nobody: bool, net: NetFacts | None, host: HostFacts
 def carries(netdev: str, net: NetFacts | None, host: HostFacts | None) -> str:
     """Return what is lost with an interface: session, default route; "perhaps" where it is not known."""
     if net is None or host is None or not host.ssh_server_address:
-        return "perhaps this session and the default route"
+        return "maybe this session and the default route"
     local = {row.address for row in rows_of(net) if row.ifname == netdev}
     parts = ["this session"] if host.ssh_server_address in local else []
     return " and ".join([*parts, *(["the default route"] if netdev in net.default_devs else [])])
@@ -222,10 +222,10 @@ def fill_gids(hca: Hca, netdev: str, net: NetFacts | None, host: HostFacts | Non
     lost = carries(netdev, net, host)
     return (
         run(
-            "take the interface down and up, so that the GID table is filled anew; its routes come back",
+            "switch the interface off and on, so that the GID table is filled again; its routes are restored",
             f'systemd-run --collect --wait sh -c "{steps}"',
             root=True,
             risk="high" if lost else "medium",
-            loses=f"for some seconds {lost or 'what goes over it'}, for good IPv6 addresses set by hand",
+            loses=f"for some seconds {lost or 'its traffic'}, permanently IPv6 addresses set by hand",
         ),
     )

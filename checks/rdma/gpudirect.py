@@ -11,9 +11,9 @@ from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.model import HERE, LIKELY, Cause, Finding, after_reboot, look, ok, run, seen, skip, unknown
 from netdoctor.rules.versions import at_least, parse_version
 
-NEITHER = Cause("gpudirect-none", "{nodes} {has} no way between HCAs and GPU memory")
-TRANSLATED = Cause("gpudirect-iommu", "the IOMMU of {nodes} translates what goes from HCAs to GPUs", LIKELY)
-REDIRECTED = Cause("gpudirect-acs", "PCIe switches of {nodes} redirect what goes from HCAs to GPUs")
+NEITHER = Cause("gpudirect-none", "{nodes} {has} no direct path between HCAs and GPU memory")
+TRANSLATED = Cause("gpudirect-iommu", "the IOMMU of {nodes} translates traffic from HCAs to GPUs", LIKELY)
+REDIRECTED = Cause("gpudirect-acs", "PCIe switches of {nodes} redirect traffic from HCAs to GPUs")
 PASS = after_reboot("add iommu=pt to the kernel's command line in the boot loader")
 OFF = look(
     "see the switch ports, then switch ACS off in the BIOS",
@@ -39,30 +39,30 @@ LOAD = run(
     source="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-operator-rdma.html",
 )
 def rdma_gpudirect(gpu: GpuFacts, rdma: RdmaFacts, host: HostFacts) -> Iterator[Finding]:
-    """HCAs reach the memory of GPUs themselves: by DMA-BUF, or by nvidia-peermem.
+    """HCAs reach GPU memory directly: by DMA-BUF, or by nvidia-peermem.
 
     Looks at:
-        Whether nvidia-peermem (or nv_peer_mem) is loaded; else whether the kernel is 5.12 or newer and the
-        NVIDIA driver is of the open kind, which is what DMA-BUF takes. On x86 that is no virtual machine also
-        whether the IOMMU translates for HCAs and, as root, whether PCIe switches above them redirect (ACS).
-        Cloud and software adapters, with ways of their own, and boards without GPUDirect are left out.
+        Whether nvidia-peermem (or nv_peer_mem) is loaded; else whether DMA-BUF can be used: kernel 5.12
+        or newer and the open NVIDIA driver. On x86 machines that are not virtual also whether the IOMMU
+        translates for HCAs and, as root, whether PCIe switches above them redirect (ACS). Cloud and
+        software adapters, which have other ways, and boards without GPUDirect are left out.
 
     Matters because:
-        Without either, NCCL copies all that goes over the network through the memory of the host and says so
-        only with NCCL_DEBUG=INFO ("GDR 0"). On fast networks that costs more than half of the bandwidth.
-        GPUDirect RDMA is made for addresses that nobody translates; where ACS redirects, everything takes the
-        way through the processor, which halves the rate, or hangs.
+        Without either, NCCL copies all network data through host memory, and only NCCL_DEBUG=INFO shows
+        it ("GDR 0"). On fast networks that costs more than half of the bandwidth. GPUDirect RDMA needs
+        addresses without translation. If ACS redirects, all data goes through the processor, which halves
+        the rate or hangs.
 
     Fix:
-        Load nvidia-peermem, which comes with the driver, or install the driver's open kernel modules. Boot
-        with iommu=pt, and switch ACS off.
+        Load nvidia-peermem, which comes with the driver, or install the driver's open kernel modules.
+        Boot with iommu=pt, and switch ACS off.
     """
     if not any(hca for hca in rdma.hcas if not hca.is_virtual):
         yield skip("no HCA on this node")
     elif not gpu.devices or all(CONSUMER.search(device.name) for device in gpu.devices):
         yield skip("no GPU with GPUDirect on this node")
     elif gpu.peermem is None or (gpu.open_module is None and not gpu.peermem):
-        yield unknown(HERE, "which modules of the NVIDIA driver are loaded was not read")
+        yield unknown(HERE, "the loaded modules of the NVIDIA driver were not read")
     elif not gpu.peermem and not (gpu.open_module and at_least(parse_version(host.kernel), DMABUF_KERNEL)):
         kind = "open" if gpu.open_module else "closed"
         text = f"no nvidia-peermem; kernel {host.kernel}, driver {gpu.kernel_driver} ({kind} modules)"
@@ -92,11 +92,11 @@ def _way(rdma: RdmaFacts, host: HostFacts) -> Iterator[Finding]:
         )
     if ports := sorted({port for hca in cards for port in hca.acs or ()}):
         yield REDIRECTED.warn(
-            f"ACS of {listing(ports)} redirects what goes from device to device",
+            f"ACS of {listing(ports)} redirects traffic from device to device",
             observed="on",
             expected="off on the switch ports above HCAs and GPUs",
             seen=seen("ACSCtl in the PCI configuration", listing(ports), "file"),
             fixes=OFF,
         )
     elif any(hca.acs is None for hca in cards):
-        yield ok(HERE, "whether PCIe switches redirect (ACS) needs root to be seen")
+        yield ok(HERE, "only root can see whether PCIe switches redirect (ACS)")

@@ -56,18 +56,18 @@ CLOSED = Cause(
 )
 LIBRARIES = {"apt": "libibverbs1 ibverbs-providers", "dnf": "libibverbs", "zypper": "libibverbs1 libmlx5-1"}
 LOOK = look(
-    "see whether the card is on the PCI bus, and what its driver said",
+    "see whether the card is on the PCI bus, and read its driver's messages",
     "lspci -d 15b3: -nnk; dmesg | grep -E 'mlx5|infiniband'",
     root=True,
 )
 RENAME = look(
-    "see their names, then name them alike (rdma-core's 60-rdma-persistent-naming.rules), or give "
-    "NCCL_IB_HCA names per node",
+    "see their names, then use the same names (rdma-core's 60-rdma-persistent-naming.rules), or set "
+    "NCCL_IB_HCA per node",
     "rdma link show",
 )
 UPDATE = (
-    look("read the firmware, and who made the card", "mlxfwmanager --query", root=True),
-    run("bring it to the version of the others with an image of the card's maker (mlxfwmanager -u -i FILE)"),
+    look("read the firmware version, and the vendor of the card", "mlxfwmanager --query", root=True),
+    run("install the others' version with an image from the card's vendor (mlxfwmanager -u -i FILE)"),
 )
 GIVE = in_job(
     "start the container with the HCAs and the right to lock memory",
@@ -75,7 +75,7 @@ GIVE = in_job(
     "   # your image and options",
 )
 MAKE = run(
-    "load what makes the devices, now and at boot, and let udev make them",
+    "load the module that creates the devices, now and at boot, and let udev create them",
     "modprobe ib_uverbs && udevadm trigger --subsystem-match=infiniband_verbs && "
     "echo ib_uverbs > /etc/modules-load.d/netdoctor-uverbs.conf",
     undo="rm -f /etc/modules-load.d/netdoctor-uverbs.conf",
@@ -107,16 +107,16 @@ def rdma_hca(
     """Every node has the HCAs that the other nodes have, and the login user may open them.
 
     Looks at:
-        RDMA devices, NVIDIA/Mellanox network functions on the PCI bus without one, /dev/infiniband/uverbs*,
+        RDMA devices, NVIDIA/Mellanox NICs on the PCI bus without an RDMA device, /dev/infiniband/uverbs*,
         libibverbs, and the firmware of equal cards.
 
     Matters because:
-        NCCL leaves out what it cannot open and goes on with what is left, in the end over TCP: the
-        job runs many times slower, or hangs because its nodes picked different transports.
+        NCCL leaves out what it cannot open and uses what is left, in the end TCP. The job runs many times
+        slower, or hangs because its nodes chose different transports.
 
     Fix:
-        Load the driver, give the user or the container the devices, install libibverbs, or have a
-        look at the card.
+        Load the driver, give the user or the container the devices, install libibverbs, or check the
+        card.
     """
     number = {node: str(len(facts.hcas)) for node, facts in nodes.items()}
     expectations = expect.for_values("rdma.hcas", number) if expect else {}
@@ -217,7 +217,7 @@ def _usable(facts: RdmaFacts, host: HostFacts | None, container: bool, everywher
         names = listing(hca.name for hca in bare)
         devices = listing(f"/dev/infiniband/{hca.uverbs or 'uverbs*'}" for hca in bare)
         yield (NO_DEVICE.warn if everywhere and container else NO_DEVICE.fail)(
-            f"{names} {'is' if len(bare) == 1 else 'are'} in sysfs, without {devices}: NCCL goes on over TCP"
+            f"{names} {'is' if len(bare) == 1 else 'are'} in sysfs, without {devices}: NCCL uses TCP"
             + (", as on every node" if everywhere else ""),
             observed=f"no {devices}",
             expected=DERIVED("a device for every HCA: libibverbs opens nothing else (libibverbs/init.c)"),
@@ -244,7 +244,7 @@ def _make(facts: RdmaFacts, bare: Sequence[Hca]) -> Fix:
     numbered = [hca.uverbs for hca in bare if hca.uverbs and re.fullmatch(r"uverbs[0-9]{1,4}", hca.uverbs)]
     if len(numbered) < len(bare):
         return LOOK if any(hca.uverbs for hca in facts.hcas) else MAKE
-    text = "make the device file that is lacking: the kernel has its number"
+    text = "create the missing device file: the kernel has its number"
     return run(text, "; ".join(MKNOD.format(name) for name in numbered), root=True, persistent=False)
 
 
@@ -283,5 +283,5 @@ def _load(facts: RdmaFacts) -> tuple[Fix, ...]:
     undo = "rm -f /etc/modules-load.d/netdoctor-rdma.conf"
     return (
         run("load the RDMA driver of the NIC, now and at boot", modules, undo=undo, root=True),
-        look("see which driver has it", show),
+        look("see which driver uses it", show),
     )

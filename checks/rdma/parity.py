@@ -20,23 +20,23 @@ from netdoctor.model import Cause, Evidence, Finding, Status, seen, skip
     expects={one.key: str for one in PROPERTIES},
 )
 def rdma_parity(nodes: Mapping[str, RdmaFacts], expect: Expectations | None = None) -> Iterator[Finding]:
-    """The same HCA port of every node is on one fabric, in the same partitions, with the same driver.
+    """The same HCA port of all nodes has the same fabric, partitions and driver.
 
     Looks at:
-        Of active ports: LID of the subnet manager, prefix of the subnet, partitions and the MTU agreed on
-        (InfiniBand; by libibverbs). Of RoCE the traffic class that the driver sets for all, priority flow
-        control or else pauses, whether packets are sorted by DSCP or VLAN, and ECN where the driver tells
-        (MLNX_OFED). The driver and its own version and, as root, the card's max read request. Compared over
-        nodes, port by port and by kind of card, as rails may well be fabrics of their own. A fabric that is
-        lossy by design has no PFC anywhere, and is silent.
+        On active InfiniBand ports (by libibverbs): LID of the subnet manager, subnet prefix, partitions
+        and active MTU. On RoCE ports: the traffic class that the driver sets for all traffic, priority
+        flow control or pauses, sorting by DSCP or VLAN, and ECN if the driver reports it (MLNX_OFED). The
+        driver, its version and, as root, the card's max read request. They are compared between nodes,
+        port by port and by kind of card, because each rail may be a separate fabric. A fabric without PFC
+        anywhere is lossy by design and is not reported.
 
     Matters because:
-        Ports in different subnets or partitions are up, and cannot reach each other: NCCL waits for its
-        timeout. One node with another traffic class, or without PFC where the rest has it, loses packets:
-        RoCE sends a whole window again for one that is lost.
+        Ports in different subnets or partitions are up but cannot reach each other: NCCL waits for its
+        timeout. One node with another traffic class, or without the PFC of the others, loses packets:
+        RoCE then sends a whole window again.
 
     Fix:
-        Cable the port to the fabric of its rail, or have the subnet manager's owner give it the partitions.
+        Connect the port to the fabric of its rail, or ask the subnet manager's owner for the partitions.
     """
     ports: dict[tuple[str, ...], dict[str, tuple[Hca, HcaPort]]] = defaultdict(dict)
     for node, hca, port in ports_of(nodes):

@@ -12,7 +12,7 @@ from netdoctor.model import DERIVED, HERE, Action, Cause, Finding, look, seen, s
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 PIECES = Cause("hca-pcie-pieces", "HCAs of {nodes} move data over PCIe in small pieces")
 # What rdma.parity says of the same setting, where it is not the same on all nodes, is one cause with it.
-READS = PIECES.but(key="rdma-read-request", title="HCAs of {nodes} ask for data over PCIe in small pieces")
+READS = PIECES.but(key="rdma-read-request", title="HCAs of {nodes} request data over PCIe in small pieces")
 # Bytes. Read requests of 512 are what the PCI Express specification begins with, and drivers leave them;
 # NVIDIA sets 4096 on its own systems. A payload of 128, the least, is a sixth header.
 READ_LEAST, PAYLOAD_LEAST = 512, 256
@@ -32,7 +32,7 @@ def small_pieces(hca: Hca, link: PcieLink) -> Iterator[Finding]:
                 expected=f"{least} bytes or more",
                 seen=seen(f"/sys/class/infiniband/{hca.name}/device/config", f"{what} {size} bytes", "file"),
                 fixes=look(
-                    "read it, then set it in the BIOS, or by the kernel's parameter pci=pcie_bus_perf",
+                    "read it, then set it in the BIOS, or with the kernel parameter pci=pcie_bus_perf",
                     _lspci(hca, "MaxPayload|MaxReadReq"),
                     root=True,
                 ),
@@ -47,7 +47,7 @@ def _lspci(hca: Hca, lines: str) -> str:
 
 NARROW = Cause(
     "hca-pcie-narrow",
-    "the PCIe link of an HCA of {nodes} is below what slot and card can do",
+    "the PCIe link of an HCA of {nodes} is slower than slot and card allow",
     action=Action.DRAIN,
 )
 
@@ -58,22 +58,22 @@ NARROW = Cause(
     source="https://docs.kernel.org/admin-guide/abi-testing.html#abi-file-testing-sysfs-bus-pci",
 )
 def rdma_pcie(rdma: RdmaFacts) -> Iterator[Finding]:
-    """Every HCA has trained its PCIe link to the lanes and the speed that slot and card have.
+    """Every HCA's PCIe link has the lanes and the speed that slot and card can do.
 
     Looks at:
-        current_link_width and current_link_speed of the card, against the lesser of its own maximum and that
-        of the port above it. Unlike GPUs, HCAs do not slow their link down when idle. As root also what a
-        card asks for at once (max read request: 512 bytes or more) and sends at once (max payload: 256, if
-        both ends can). Cloud and software adapters are left out, and so is what a virtual machine does not
-        tell.
+        current_link_width and current_link_speed of the card, compared with the smaller of its own
+        maximum and that of the port above it. Unlike GPUs, HCAs do not slow their link down when idle. As
+        root also how much a card requests at once (max read request: 512 bytes or more) and sends at once
+        (max payload: 256, if both ends can). Cloud and software adapters, and values that a virtual
+        machine does not show, are left out.
 
     Matters because:
-        Eight lanes instead of sixteen halve what a 400 Gbit/s port can move, while the port itself, and
-        ibstat, say 400.
+        Eight lanes instead of sixteen halve the rate of a 400 Gbit/s port, while the port itself, and
+        ibstat, show 400.
 
     Fix:
-        Reseat the card or its riser, look at the slot's bifurcation in the BIOS; then it is the card or the
-        slot.
+        Reseat the card or its riser, and check the slot's bifurcation in the BIOS. If it stays, it is the
+        card or the slot.
     """
     cards = [hca for hca in rdma.hcas if not hca.is_virtual]
     links = {hca.pci_address or hca.name: hca for hca in cards}.values()
@@ -99,7 +99,7 @@ def _slow(hca: Hca, link: PcieLink) -> Finding:
         expected=DERIVED(most),
         seen=seen(f"/sys/class/infiniband/{hca.name}/device/current_link_*", now, "file"),
         fixes=look(
-            "read what card and port say, and the errors of the link",
+            "read the state of card and port, and the errors of the link",
             _lspci(hca, "LnkCap|LnkSta"),
             root=True,
         ),

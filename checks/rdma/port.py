@@ -42,16 +42,16 @@ START_ONE = run(
 )
 ASK_IT = look(
     "the cable is fine: see whether the subnet manager answers here, and whether it knows the port's GUID, "
-    "gave it a partition (pkey) and may use its switch port",
+    "gave it a partition (pkey) and can use its switch port",
     "sminfo; ibstat; cat /sys/class/infiniband/*/ports/*/pkeys/0; ibnetdiscover | head",
     root=True,
 )
 # What phys_state says about a port that is not up.
 WHERE = {
     "Disabled": "the port is switched off, by software or at the switch",
-    "Polling": "nobody answers on the cable",
-    "Sleep": "the port sleeps",
-    "LinkUp": "the cable is fine, the logical link is not",
+    "Polling": "no answer on the cable",
+    "Sleep": "the port is in sleep mode",
+    "LinkUp": "the cable is fine, but the logical link is not up",
     "PortConfigurationTraining": "the link is still training",
     "LinkErrorRecovery": "the link loses its signal again and again",
 }
@@ -68,16 +68,16 @@ def rdma_port(
     """Every HCA port that is up on most nodes is up on all of them.
 
     Looks at:
-        ``state`` and ``phys_state`` of each port, link layer, and the LID of the subnet manager. A
-        port that is down on every node is taken for not cabled.
+        ``state`` and ``phys_state`` of each port, link layer, and the LID of the subnet manager. A port
+        that is down on every node counts as not cabled.
 
     Matters because:
-        NCCL uses ports in state ACTIVE only, and leaves others out without a word: the rail is
-        missing on that node, and its traffic squeezes through the rest.
+        NCCL uses only ports in state ACTIVE, and leaves the others out without any message. That node
+        then lacks the rail, and its traffic shares the remaining ports.
 
     Fix:
-        phys_state tells where to look. Polling or Disabled: cable, transceiver or switch port.
-        LinkUp with state INIT: the cable is fine and no subnet manager has configured the port.
+        phys_state shows where to look. Polling or Disabled: cable, transceiver or switch port. LinkUp
+        with state INIT: the cable is fine, but no subnet manager has configured the port.
     """
     up = {
         node: str(sum(port.active for hca in facts.hcas for port in hca.ports))
@@ -98,7 +98,7 @@ def rdma_port(
     having = Counter(port.name for _, _, port in ports)
     waiting = any(_waits_for_manager(port) for _, _, port in ports)
     if not active and not waiting:
-        yield skip("no HCA port is up on any node: taken for not cabled")
+        yield skip("no HCA port is up on any node: they count as not cabled")
     for node, hca, port in ports:
         if _waits_for_manager(port):
             peers = Peers(active[port.name], having[port.name])
@@ -166,7 +166,7 @@ def link_fixes(hca: Hca, port: HcaPort, net: NetFacts | None) -> Iterator[Fix]:
         yield run("bring up the network interface behind it", shell, root=True, persistent=False)
     elif not port.is_roce and port.phys_state == "Disabled" and name:
         yield run(
-            "switch the port on; where it stays off, its switch port is disabled",
+            "switch the port on; if it stays off, its switch port is disabled",
             f"mlxlink -d {name} -p {port.number} --port_state UP",
             root=True,
             persistent=False,
@@ -177,9 +177,15 @@ def link_fixes(hca: Hca, port: HcaPort, net: NetFacts | None) -> Iterator[Fix]:
         yield look(text, shell, root=True)
     elif port.is_roce:
         show = f"ip -d link show dev {netdev}; " if netdev else ""
-        text = "the cable is fine: see what the driver says of the port, and the switch of its VLAN and state"
+        text = (
+            "the cable is fine: read the driver's messages about the port, and the switch's "
+            "VLAN and state for it"
+        )
         yield look(text, f"{show}rdma link show; dmesg | grep -E '{name or 'mlx5'}|roce' | tail", root=True)
     else:
-        text = "the cable is fine: see whether a subnet manager answers, and which partitions (pkeys) it gave"
+        text = (
+            "the cable is fine: see whether a subnet manager answers, and which partitions "
+            "(pkeys) it assigned"
+        )
         keys = f"; cat /sys/class/infiniband/{name}/ports/{port.number}/pkeys/*" if name else ""
         yield look(text, f"sminfo; ibstat {name}{keys} | sort -u", root=True)

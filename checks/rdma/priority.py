@@ -18,7 +18,7 @@ from netdoctor.rules.variables import Environment, Setting, effective_env, param
 from netdoctor.rules.versions import Version, nccl_version
 
 TC = "NCCL_IB_TC"
-OPEN = Cause("nccl-class-open", "NCCL's packets have on {nodes} a priority without flow control")
+OPEN = Cause("nccl-class-open", "NCCL's packets on {nodes} have a priority without flow control")
 # As rdma.parity says it of the table or of flow control, where one node has another than the rest: one cause.
 MAPPED = Cause("rdma-trust", "packets of NCCL get another priority on {nodes} than on most nodes")
 UNEQUAL = "packets of NCCL get different priorities on {nodes}, and no majority has one"
@@ -59,21 +59,21 @@ def rdma_priority(
     softwares: Mapping[str, SoftwareFacts] | None,
     job: Job,
 ) -> Iterator[Finding]:
-    """The traffic class that NCCL is told to use has one priority on all RoCE ports, with flow control.
+    """NCCL's traffic class gets the same priority on all RoCE ports, with flow control.
 
     Looks at:
-        NCCL_IB_TC where it is set, or the traffic class that the driver (MLNX_OFED) sets for all of RoCE,
-        which wins over it. Its upper six bits are the DSCP (RFC 2474); the table of the port's interface
-        (dcb app) says which priority that gets, and ``dcb pfc`` which priorities have flow control. Ports
-        that sort by VLAN tag, and drivers that do not tell, are left out, and so is a fabric without PFC.
+        NCCL_IB_TC if it is set, or the traffic class that the driver (MLNX_OFED) sets for all of RoCE,
+        which wins. Its upper six bits are the DSCP (RFC 2474). The table of the port's interface (dcb
+        app) gives the priority of that DSCP, and ``dcb pfc`` the priorities with flow control. Ports that
+        sort by VLAN tag, drivers that do not report it, and fabrics without PFC are left out.
 
     Matters because:
-        Where PFC protects priority 3 and the packets are in priority 0, they are dropped under load, and
-        RoCE sends a whole window again for one that is lost: low rates, or "status=12".
+        If PFC protects priority 3 and the packets have priority 0, they are dropped under load. For one
+        lost packet RoCE sends a whole window again: low rates, or "status=12".
 
     Fix:
-        Set NCCL_IB_TC to four times a DSCP of the protected priority (106 is DSCP 26, and ECN), or mend the
-        table of the node that has another one.
+        Set NCCL_IB_TC to four times a DSCP of the protected priority (106 is DSCP 26, and ECN), or
+        correct the table of the node that differs.
     """
     if not has_any(nodes):
         yield skip(NO_HCAS)

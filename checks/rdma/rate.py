@@ -19,7 +19,9 @@ SLOWER = "HCA ports of {nodes} run slower than on other nodes"
 LANES = Cause("hca-rate-lanes", "HCA ports of {nodes} run with too few lanes", action=Action.DRAIN)
 SLOWER_KIND = Cause("hca-rate-kind", "the HCAs of {nodes} are of a slower kind than those of most nodes")
 KINDS = "the HCAs of {nodes} are of a slower kind than those of other nodes"
-UNNAMED = Cause("hca-rate-not-known", "the kernel of {nodes} cannot name the rate of HCA ports", SUSPECTED)
+UNNAMED = Cause(
+    "hca-rate-not-known", "the kernel of {nodes} does not know the rate of its HCA ports", SUSPECTED
+)
 
 
 class Rate(NamedTuple):
@@ -42,29 +44,29 @@ def rdma_rate(
     """Every active HCA port runs at the usual rate of that port in the cluster.
 
     Looks at:
-        ``rate`` of each active port, its number and its lanes (``400 Gb/sec (4X NDR)``), against the same
-        port on the other nodes; for a port that only one node has, against ports of the same kind of card.
-        Where all cards of one kind are slower than another kind, that is a warning. Software and cloud
-        adapters print a fixed number and are left out. With ``--expect`` a port must be no slower than what
-        is typed (Gbit/s).
+        ``rate`` of each active port, its number and its lanes (``400 Gb/sec (4X NDR)``), compared with
+        the same port on the other nodes. A port that only one node has is compared with ports of the same
+        kind of card. If all cards of one kind are slower than another kind, that is a warning. Software
+        and cloud adapters print a fixed number and are left out. With ``--expect`` a port must not be
+        slower than that value (Gbit/s).
 
     Matters because:
-        A collective ends when its slowest ring does: one port that trained at 200 Gbit/s among
-        400s, or with two lanes of four, holds back every rank.
+        A collective ends when its slowest ring does. One port at 200 Gbit/s among ports at 400, or with
+        two lanes of four, slows down every rank.
 
     Fix:
-        Reseat or swap the cable and transceiver, then read ``ibstat`` again. A port that stays
-        slow after the swap points at the HCA or the switch port. A kernel that is older than the
-        HCA prints SDR for speeds that it does not know.
+        Reseat or swap the cable and transceiver, then read ``ibstat`` again. If a port stays slow, the
+        HCA or the switch port is at fault. A kernel that is older than the HCA prints SDR for speeds that
+        it does not know.
     """
     yield from (silent := list(unread(nodes)))
     ports = [(node, hca, port) for node, hca, port in ports_of(nodes) if port.active and not hca.is_virtual]
     judged = {node for node, _, _ in ports}.union(finding.target for finding in silent)
     if not judged:
-        yield skip("no node has an active HCA port with a rate of its own" if has_any(nodes) else NO_HCAS)
+        yield skip("no node has an active HCA port with a real rate" if has_any(nodes) else NO_HCAS)
         return
     for node in (one for one in nodes if one not in judged):
-        yield skip("no active HCA port with a rate of its own on this node", node)
+        yield skip("no active HCA port with a real rate on this node", node)
 
     expectations = _expected(ports, expect)
     comparable: dict[str, list[Rate]] = defaultdict(list)

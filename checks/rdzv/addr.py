@@ -34,12 +34,12 @@ LOOPBACK = Cause(
 LOOPBACK_THERE = Cause(
     "master-loopback", "MASTER_ADDR is a loopback address on {nodes}: it would wait for itself"
 )
-FOREIGN = Cause("master-foreign", "MASTER_ADDR belongs to none of the listed nodes ({nodes})")
+FOREIGN = Cause("master-foreign", "MASTER_ADDR is not an address of any listed node ({nodes})")
 SHARED = Cause("master-duplicate", "MASTER_ADDR is an address of several nodes ({nodes})")
 NOT_FIRST = Cause("master-not-first", "MASTER_ADDR names {nodes}, which is not the first node of the list")
 UNRESOLVED = Cause("master-unresolved", "{nodes} cannot resolve MASTER_ADDR")
 BACKEND = "PET_RDZV_BACKEND"  # what torchrun reads for --rdzv-backend
-DIFFERS = Cause("master-differs", "{nodes} take{s} MASTER_ADDR for another machine than the others do")
+DIFFERS = Cause("master-differs", "MASTER_ADDR is another machine on {nodes} than on the others")
 
 
 @check(
@@ -49,16 +49,16 @@ DIFFERS = Cause("master-differs", "{nodes} take{s} MASTER_ADDR for another machi
 def rdzv_addr(
     job: Job, resolves: Mapping[str, ResolveFacts], nets: Mapping[str, NetFacts]
 ) -> Iterator[Finding]:
-    """MASTER_ADDR means rank 0's node, on every node.
+    """MASTER_ADDR is rank 0's node, on every node.
 
     Looks at:
-        What MASTER_ADDR resolves to on each node, and which listed node has that address. Without a
-        MASTER_ADDR: which address the first node would be given.
+        What MASTER_ADDR resolves to on each node, and which listed node has that address. Without
+        MASTER_ADDR: the address that the first node would be given.
 
     Matters because:
-        Only rank 0 opens the store; it listens on all addresses and never notices a wrong MASTER_ADDR. Every
-        other rank then waits for "The client socket has timed out". With a loopback address each node waits
-        for itself.
+        Only rank 0 opens the store. It listens on all addresses and never notices a wrong MASTER_ADDR.
+        Every other rank then waits until "The client socket has timed out". With a loopback address each
+        node waits for itself.
 
     Fix:
         Set MASTER_ADDR to the first node's address on the job's network, the same for all ranks.
@@ -72,9 +72,9 @@ def rdzv_addr(
     elif master and address:
         yield ok(CLUSTER, f"MASTER_ADDR is not set; the first node is {master} at {address}")
     elif master in nets:
-        yield unknown(CLUSTER, f"MASTER_ADDR is not set, and the address of {master} could not be told")
+        yield unknown(CLUSTER, f"MASTER_ADDR is not set, and the address of {master} is not known")
     else:
-        yield skip(f"MASTER_ADDR is not set, and {master or 'the first node'} could not be asked")
+        yield skip(f"MASTER_ADDR is not set, and {master or 'the first node'} gave no answer")
 
 
 def _belongs(address: str, nets: Mapping[str, NetFacts], job: Job) -> Iterator[Finding]:
@@ -89,7 +89,7 @@ def _belongs(address: str, nets: Mapping[str, NetFacts], job: Job) -> Iterator[F
     who = f"{listing(having)} all have" if having else "no listed node has"
     cause, summary = SHARED if having else FOREIGN, f"{who} the address {given}"
     if is_loopback(address):
-        cause, summary = LOOPBACK, f"MASTER_ADDR={given} means another machine on every node"
+        cause, summary = LOOPBACK, f"MASTER_ADDR={given} is another machine on every node"
     elif address != given:
         summary = f"{given} resolves to {address}, which {who}"
     yield _wrong(job, cause, summary, given, summary, at=CLUSTER, culprits=having or tuple(nets))
@@ -108,7 +108,7 @@ def _of_another_node(node: str, job: Job) -> Finding:
         return ok(
             CLUSTER, f"MASTER_ADDR={job.master_addr} is {node}, which hosts the store (rdzv-backend c10d)"
         )
-    summary += "; torchrun lets it host the store with --rdzv-backend c10d, and not without"
+    summary += "; torchrun lets it host the store only with --rdzv-backend c10d"
     cause = NOT_FIRST.but(confidence=LIKELY, settle_by=f"--rdzv-backend of the job, or {BACKEND}")
     found = _wrong(job, cause, summary, node, evidence, at=node, fixes=[or_first])
     return replace(found, status=Status.WARN)
@@ -119,7 +119,7 @@ def _name(
 ) -> Iterator[Finding]:
     """What each node takes the name for. Two addresses of one node are the same answer."""
     address = job.data_addresses.get(job.master_node or "", "")
-    entry = entries("or give the name its address in /etc/hosts there", {given: address})
+    entry = entries("or add the name with its address to /etc/hosts there", {given: address})
     fixes = [entry] if entry.commands else []
     first: dict[str, str] = {}
     for node, facts in resolves.items():
@@ -145,7 +145,7 @@ def _name(
     agreed = majority(leads)
     common = PEERS(agreed.value or "the same on all nodes")
     for node in agreed.minority:
-        than = f"most nodes mean {agreed.value}" if agreed.value else "the nodes do not agree"
+        than = f"on most nodes it is {agreed.value}" if agreed.value else "the nodes do not agree"
         summary, evidence = f"resolves MASTER_ADDR={given} to {first[node]}; {than}", f"{node}: {first[node]}"
         cause = DIFFERS.but(confidence=agreed.confidence)
         yield _wrong(job, cause, summary, first[node], evidence, at=node, expected=common, fixes=fixes)

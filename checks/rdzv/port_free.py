@@ -30,11 +30,11 @@ PRIVILEGED = 1024
 DEFAULT_PORT = 29500
 
 
-BUSY = Cause("master-port-busy", "The rendezvous port on {nodes} is taken by a process that cannot be seen")
+BUSY = Cause("master-port-busy", "The rendezvous port on {nodes} is used by a process that is not visible")
 ROOT_ONLY = Cause("master-port-privileged", "The rendezvous port on {nodes} may only be opened by root")
 EPHEMERAL = Cause(
     "master-port-ephemeral",
-    "The kernel of {nodes} may give the rendezvous port to somebody else before launch",
+    "The kernel of {nodes} may give the rendezvous port to another program before launch",
 )
 
 
@@ -42,27 +42,27 @@ EPHEMERAL = Cause(
 def rdzv_port_free(
     holders: Mapping[str, PortHolderFacts], job: Job, nets: Mapping[str, NetFacts]
 ) -> Iterator[Finding]:
-    """Nobody listens on the rendezvous port of rank 0's node yet.
+    """The rendezvous port on rank 0's node is free.
 
     Looks at:
-        Sockets in LISTEN state on the master port, who owns them and since when, whether the port could be
-        bound, and whether the kernel hands it out by itself: net.ipv4.ip_local_port_range without
+        Sockets in LISTEN state on the master port, who owns them and since when, whether the port can be
+        bound, and whether the kernel may give it to another program: net.ipv4.ip_local_port_range without
         ip_local_reserved_ports.
 
     Matters because:
         Rank 0 ends with "The server socket has failed to listen ... EADDRINUSE", or its ranks talk to the
-        store of another job. A port inside the ephemeral range is free now and taken at launch, now and then.
+        store of another job. A port inside the ephemeral range is free now, but may be taken at launch.
 
     Fix:
-        End the process that was left behind, choose another port below the ephemeral range, or reserve it.
+        End the leftover process, choose another port below the ephemeral range, or reserve it.
     """
     master = job.master_node
     if master is None:
         yield skip("no first node: there is no rendezvous")
     elif master not in holders:
-        yield skip(f"{master}, where the rendezvous would be, could not be asked")
+        yield skip(f"{master}, the host of the rendezvous, gave no answer")
     elif holders[master].port != job.master_port:
-        yield unknown(master, f"port {job.master_port} was not looked at, but port {holders[master].port}")
+        yield unknown(master, f"port {holders[master].port} was tested instead of port {job.master_port}")
     else:
         text = "use another port, for all ranks (torchrun: --master-port, or in --rdzv-endpoint)"
         another = in_job(text, f"export MASTER_PORT={_proposal(job.master_port, nets)}")
@@ -104,21 +104,21 @@ def _busy(holder: PortHolderFacts, another: Fix) -> Finding:
     who = _who(holder.listeners[0])
     fixes = [another]
     if (pid := holder.listeners[0].pid or 0) > 1:
-        show = look("see whose it is", f"ps -o pid,user,etime,args -p {pid}")
+        show = look("see whose process it is", f"ps -o pid,user,etime,args -p {pid}")
         end = run(
-            "if it was left behind by an earlier job, end it",
+            "if an earlier job left it behind, end it",
             end_command(pid, holder.listeners[0].process),
             root=True,
             risk="medium",
-            loses="what it was doing",
+            loses="the work of that process",
         )
         fixes = [show, end, another]
     several = len(holder.listeners) > 1
     sockets = [
         f"{one.address}:{one.port}{f' {_who(one)}' if several else ''}" for one in holder.listeners[:4]
     ]
-    return BUSY.but(title=f"The rendezvous port on {{nodes}} is taken by {title_text(who)}").fail(
-        f"port {holder.port} is taken by {who}",
+    return BUSY.but(title=f"The rendezvous port on {{nodes}} is used by {title_text(who)}").fail(
+        f"port {holder.port} is used by {who}",
         observed=who,
         expected="nobody",
         seen=[seen(f"ss -tlnp 'sport = :{holder.port}'", socket, "command") for socket in sockets],

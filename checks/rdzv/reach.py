@@ -24,15 +24,15 @@ def rdzv_reach(
     """Every node reaches the rendezvous port on rank 0's node.
 
     Looks at:
-        A connection from each node to the master port on the first node, where netdoctor listens, or whoever
-        holds the port already.
+        A connection from each node to the master port on the first node. There netdoctor listens, or the
+        process that already has the port.
 
     Matters because:
-        Every rank begins by connecting there. A node that cannot ends with "The client socket has timed out
+        Every rank first connects there. If a node cannot, it ends with "The client socket has timed out
         after 60000ms" (torchrun) or after 10 to 30 minutes, and all the others wait for it.
 
     Fix:
-        Open the port on the master's node to the other nodes; ``net.ports`` names the side that filters.
+        Open the port on the master's node to the other nodes. ``net.ports`` names the end that filters.
     """
     master = job.master_node
     tried = {end for probe in ports.probes for end in (probe.src, probe.dst)}
@@ -44,7 +44,7 @@ def rdzv_reach(
         yield unknown(CLUSTER, f"{master} could not take part: {reason}")
         return
     if master not in tried:
-        yield skip(f"{master}, where the rendezvous would be, took no part")
+        yield skip(f"{master}, the host of the rendezvous, did not take part")
         return
     probes = causes.to_master(job)
     sources = dict.fromkeys([*(probe.src for probe in ports.probes), *hosts])
@@ -54,7 +54,7 @@ def rdzv_reach(
         path, probe = probes.get(src, (None, None))
         if probe is None or probe.outcome == "error":
             reason = probe.detail if probe else ports.failed_nodes.get(src, "no connection was tried")
-            yield unknown(src, f"the way to port {job.master_port} on {master} was not tested: {reason}")
+            yield unknown(src, f"the path to port {job.master_port} on {master} was not tested: {reason}")
         elif probe.outcome not in BAD:
             reached += 1
         else:

@@ -12,7 +12,7 @@ from netdoctor.model import CONFIG, Cause, Finding, Fix, in_job, seen
 
 NOFILE_ADVISED = 65536
 UNITS = {"memlock": "infinity", "nofile": "1048576"}
-LOWER = Cause("slurm-limits", "Steps of Slurm's on {nodes} have lower limits than the session here")
+LOWER = Cause("slurm-limits", "Slurm steps on {nodes} have lower limits than the session here")
 
 
 @check(
@@ -22,16 +22,18 @@ def slurm_limits(limits: LimitFacts, job: Job, rdma: RdmaFacts | None) -> Iterat
     """A step may lock as much memory, and open as many files, as the session that submits the job.
 
     Looks at:
-        RLIMIT_MEMLOCK and RLIMIT_NOFILE of a task that slurmd started, beside those of the session that
-        netdoctor runs in; a step's limit that is enough for any job is not held against it.
+        RLIMIT_MEMLOCK and RLIMIT_NOFILE of a task that slurmd started, compared with the session in which
+        netdoctor runs. A limit of the step that is enough for any job is never a fault.
 
     Matters because:
-        What works in a login on the node fails in the job: slurmd hands its own hard limits to all steps.
-        With little memory to lock NCCL ends with "ibv_reg_mr failed with error Cannot allocate memory".
+        What works in a login on the node fails in the job: slurmd gives its own hard limits to all steps.
+        If a step may lock little memory, NCCL ends with "ibv_reg_mr failed with error Cannot allocate
+        memory".
 
     Fix:
-        Raise LimitMEMLOCK or LimitNOFILE of slurmd.service on the node. Where the step's hard limit is high
-        enough, PropagateResourceLimits in slurm.conf, or ``srun --propagate``, hands the session's on.
+        Raise LimitMEMLOCK or LimitNOFILE of slurmd.service on the node. If the step's hard limit is high
+        enough, PropagateResourceLimits in slurm.conf, or ``srun --propagate``, passes the session's limit
+        on.
     """
     here = job.session_limits
     step = {
@@ -56,8 +58,8 @@ def slurm_limits(limits: LimitFacts, job: Job, rdma: RdmaFacts | None) -> Iterat
 
 def _fixes(item: str, *, within: bool) -> list[Fix]:
     name = item.upper()
-    propagate = in_job(f"hand the session's limit on: sbatch or srun --propagate={name}")
+    propagate = in_job(f"pass the session's limit on: sbatch or srun --propagate={name}")
     service = slurmd_limit(
-        "raise it for slurmd, which hands it to all steps", item, f"Limit{name}={UNITS[item]}"
+        "raise it for slurmd, which passes it to all steps", item, f"Limit{name}={UNITS[item]}"
     )
     return [propagate, service] if within else [service]

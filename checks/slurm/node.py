@@ -16,14 +16,15 @@ def slurm_node(node: Node, session: Session) -> Iterator[Finding]:
     """Slurm starts a task on the node, and netdoctor's agent answers from it.
 
     Looks at:
-        The node's state and reason in Slurm's books (sinfo), one task in a step of the allocation, and the
-        connection that it opens to this machine.
+        The node's state and reason in Slurm (sinfo), one task in a step of the allocation, and the
+        connection from that task to this machine.
 
     Matters because:
-        A job gets no node that Slurm keeps off, and where no task starts, none of the job's does.
+        A job gets no node that Slurm has taken out. If no test task starts on a node, no task of the job
+        does.
 
     Fix:
-        Each class has its own: see the cause. A node goes back with State=RESUME, once its reason is mended.
+        Each cause has its own fix. Give a node back with State=RESUME, after its problem is fixed.
     """
     text = session.detail or session.outcome.replace("_", " ")
     words = {"node": node.host if is_host_name(node.host) else ""}
@@ -34,7 +35,7 @@ def slurm_node(node: Node, session: Session) -> Iterator[Finding]:
     if session.outcome == Login.NO_WAY_BACK:
         # Tasks that cannot call: the node's, unless none can.
         dialled = session.stage == "connect"
-        text = f"its task ran, and could not call {session.detail}" if dialled else session.detail
+        text = f"its task ran, but could not connect to {session.detail}" if dialled else session.detail
         yield OUTCOMES.finding(
             ("cut_off" if dialled else "silent") + ("_here" if session.trouble is not None else ""),
             words,
@@ -42,7 +43,7 @@ def slurm_node(node: Node, session: Session) -> Iterator[Finding]:
             observed=text,
             expected="a connection from the task to netdoctor here"
             if dialled
-            else "what the task says, by srun",
+            else "messages of the task, by srun",
             seen=seen("the task, by srun" if dialled else "srun", text),
         )
     elif outcome not in OUTCOMES.outcome:

@@ -28,27 +28,28 @@ PATIENCE_MS, TIMES_SLOWEST = 10_000.0, 5.0
 SILENT = ((Login.NO_ANSWER, "banner"), (Login.KEX_BROKEN, "kex"))
 
 OUTCOMES = outcomes("ssh", "login.toml")
-DEAD = Cause("ssh-dead-address", "Some addresses that the names of {nodes} have here lead nowhere")
+DEAD = Cause("ssh-dead-address", "Some addresses of the names of {nodes} do not answer from here")
 
 
 @check(after=(), via="ssh", source="https://man.openbsd.org/ssh_config")
 def ssh_login(
     nodes: Mapping[str, Node], sessions: Mapping[str, Session], hosts: Mapping[str, HostFacts] | None = None
 ) -> Iterator[Finding]:
-    """netdoctor logs in over SSH and gets the node's Python to answer.
+    """netdoctor logs in over SSH, and the node's Python answers.
 
     Looks at:
-        One login per node with the user's own SSH configuration, host keys verified, and one Python started
-        in it. Which stage failed: name, TCP, SSH banner, host key, authentication, shell, interpreter. One
-        that starts no program is the node's fault where the slowest of the others took a fifth of the time.
+        One login per node with the user's own SSH configuration, with host keys verified, and one Python
+        started in it. The stage that failed is named: name, TCP, SSH banner, host key, authentication,
+        shell, interpreter. If a login starts no program in time, that is the node's fault only if the
+        slowest of the others took a fifth of the time.
 
     Matters because:
-        Launchers (pdsh, mpirun, deepspeed, ray) log in the same way and fail or hang on the first node that
-        asks a question or does not answer; and nothing else can be said of a node that lets nobody in.
+        Launchers (pdsh, mpirun, deepspeed, ray) log in the same way, and fail or hang at the first node
+        that asks a question or does not answer. Without a login nothing else can be tested on the node.
 
     Fix:
-        Each class has its own: see the cause. A host key that changed is never accepted without comparing
-        its fingerprint on the node's console.
+        Each cause has its own fix. Never accept a changed host key without comparing its fingerprint on
+        the node's console.
     """
     firsts = [one.first_byte_ms for one in sessions.values() if one.outcome == Login.OK]
     slowest_ms = max(filter(None, firsts), default=None)
@@ -100,7 +101,7 @@ def _hangs(session: Session, slowest_ms: float) -> bool:
 
 def _hanging(node: Node, session: Session, slowest_ms: float) -> Finding:
     waited, others = (f"{ms / 1000:.1f} s" for ms in (session.first_byte_ms or 0.0, slowest_ms))
-    text = f"the login went through, and no program was started in {waited}"
+    text = f"the login succeeded, but no program started in {waited}"
     return OUTCOMES.finding(
         "timeout-shell",
         words(node, session),
@@ -116,10 +117,10 @@ def _logged_in(node: Node, session: Session) -> Iterator[Finding]:
         yield DEAD.warn(
             f"not every address of {node.host} answers: {session.passed_over}",
             observed=session.passed_over,
-            expected="every address that the name has leads there",
+            expected="every address of the name answers",
             seen=seen(f"ssh {node.host}", f"{session.address} answered, after: {session.passed_over}"),
             fixes=look(
-                "take the address that leads nowhere out of the name's entry, or mend its way",
+                "remove the address that does not answer from the name's entry, or repair its route",
                 f"getent ahosts {quoted(node.host)}" if is_host_name(node.host) else "",
                 on=CONTROL,
             ),
@@ -127,7 +128,7 @@ def _logged_in(node: Node, session: Session) -> Iterator[Finding]:
     if session.noise:
         yield ok(
             node.id,
-            "login works; the shell prints text at start, which confuses scp and some launchers",
+            "login works; the shell prints text at start, which breaks scp and some launchers",
             evidence=(seen("shell start-up", session.noise),),
         )
 

@@ -86,7 +86,7 @@ def _exchange_host_keys(logins: Sequence[MeshLogin], mesh: Mesh, *, forget: bool
     drop = "".join(f"ssh-keygen -q -R '{name}' >/dev/null 2>&1; " for name, _ in names) if forget else ""
     lines = " ".join(f"'{key}'" for key in keys)
     add = f"f=~/.ssh/known_hosts; {END_LAST_LINE}; printf '%s\\n' {lines} >> $f"
-    text = "give it the host keys that the other nodes have themselves, read there over netdoctor's login"
+    text = "add the host keys of the other nodes, read there over netdoctor's login"
     shell = f"(umask 077; mkdir -p ~/.ssh; {drop}{add})" if keys else ""
     sources = (one.src for one in logins)
     return _on_each(sources, text, shell, effect="next login", widens="trusts these keys")
@@ -98,14 +98,14 @@ def _let_in(logins: Sequence[MeshLogin], mesh: Mesh) -> list[Fix]:
     each = "; ".join(append(f"'{key}'", "~/.ssh/authorized_keys") for key in keys)
     let_in = _on_each(
         (one.dst for one in logins if keys),
-        "let the nodes' own keys in",
+        "accept the nodes' own keys",
         f"(umask 077; mkdir -p ~/.ssh; {each})",
         effect="next login",
         widens="lets the other nodes log in as this user",
     )
     without = (one.src for one in logins if not has.get(one.src))
     return let_in + _on_each(
-        without, "make a key for the user, and scan again for who has to let it in", _MAKE
+        without, "make a key for the user, and scan again to see which nodes must accept it", _MAKE
     )
 
 
@@ -124,7 +124,7 @@ def _port(logins: Sequence[MeshLogin], sessions: Mapping[str, Session]) -> list[
         hosts = " ".join(host for host, listening in ports.items() if listening == port)
         new = f"printf 'Host {hosts}\\n  Port {port}\\n' | cat - ~/.ssh/config > ~/.ssh/config.netdoctor"
         keep = "cat ~/.ssh/config.netdoctor > ~/.ssh/config && rm ~/.ssh/config.netdoctor"
-        text = f"tell its ssh the port on which netdoctor reached them, {port}"
+        text = f"set in its ssh the port on which netdoctor reached them, {port}"
         shell = f"(umask 077; mkdir -p ~/.ssh; touch ~/.ssh/config; {new} && {keep})"
         fixes += _on_each((one.src for one in logins), text, shell, effect="next login")
     return fixes
@@ -140,14 +140,14 @@ def fixes(kind: Login, logins: Sequence[MeshLogin], mesh: Mesh, sessions: Mappin
         return _port(logins, sessions)
     if kind is Login.TOO_MANY:
         more, back = more_startups()
-        text = "let sshd take more logins at once; launchers will need it too"
+        text = "let sshd accept more logins at once; launchers will need it, too"
         return _on_each((one.dst for one in logins), text, more, undo=back, root=True)
     first = logins[0]
     ask = f"ssh -v -o BatchMode=yes {first.host} true" if known_as(first) else ""
-    return [look("see what it says where it stops", ask, on=first.src)]
+    return [look("see its last message", ask, on=first.src)]
 
 
-NO_CLIENT = Cause("mesh-no-client", "{nodes} {has} no SSH client, and so logs in nowhere")
+NO_CLIENT = Cause("mesh-no-client", "{nodes} {has} no SSH client, so no login from there is possible")
 INSTALL = run(
     "install the SSH client", "apt-get install -y openssh-client || dnf install -y openssh-clients", root=True
 )
@@ -157,24 +157,25 @@ INSTALL = run(
 def ssh_mesh(
     mesh: Mesh, hosts: Mapping[str, HostFacts], sessions: Mapping[str, Session]
 ) -> Iterator[Finding]:
-    """Every node logs in to every other by itself, without being asked anything.
+    """Every node logs in to every other node without any question.
 
     Looks at:
-        Each node's own ``ssh -o BatchMode=yes HOST true`` to the others, by the names of the hosts file, with
-        the user's own keys, known hosts and settings there: all pairs up to 32 nodes; beyond, the first node
-        to up to 512 others, and of each node some neighbours. Runs where ``--also ssh.mesh`` asks for it.
+        Each node's own ``ssh -o BatchMode=yes HOST true`` to the others, by the names of the hosts file,
+        with the user's keys, known hosts and settings on that node. Up to 32 nodes all pairs are tried;
+        beyond that the first node logs in to up to 512 others, and each node to some neighbours. It runs
+        only with ``--also ssh.mesh``.
 
     Matters because:
-        pdsh, DeepSpeed's launcher and mpirun start ranks by such logins, from the first node or from node to
-        node in a tree. torchrun, srun and Ray need none of them. That this machine logs in to every node says
-        nothing about it: keys, known hosts and ports are those of the nodes.
+        pdsh, DeepSpeed's launcher and mpirun start ranks by such logins, from the first node or from node
+        to node in a tree. torchrun, srun and Ray do not need them. A login from this machine to every
+        node proves nothing here: keys, known hosts and ports are those of the nodes.
 
     Fix:
         Give the nodes each other's keys, as printed: the user's into authorized_keys, the hosts' into
-        known_hosts. A changed host key is compared first.
+        known_hosts. Compare a changed host key first.
     """
     if len(hosts) < 2:
-        yield skip("one node: there is nobody to log in to")
+        yield skip("one node: there is no other node to log in to")
         return
     for node, why in mesh.failed_nodes.items():
         yield unknown(node, f"its logins were not tried: {why}")
@@ -197,7 +198,7 @@ def ssh_mesh(
             hint = cause.hint(fault.culprits, fixes(kind, some, mesh, sessions))
             yield from (_failed(one, hint) for one in some)
     if tried and set(tried.values()) == {Login.OK}:
-        yield ok(CLUSTER, f"{len(tried)} of {mesh.possible} directed pairs tried, all let in")
+        yield ok(CLUSTER, f"{len(tried)} of {mesh.possible} directed pairs tried, all logins work")
 
 
 def _failed(login: MeshLogin, hint: Cause) -> Finding:
@@ -205,7 +206,7 @@ def _failed(login: MeshLogin, hint: Cause) -> Finding:
         pair(login.src, login.dst),
         f"ssh {login.host}: {message(login)}",
         observed=message(login),
-        expected="a login that asks for nothing",
+        expected="a login without questions",
         expected_from=CONSTANT,
         evidence=(seen(f"ssh -o BatchMode=yes {login.host} true", login.said, "command", at=login.src),),
         cause=hint,

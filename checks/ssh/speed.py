@@ -27,18 +27,18 @@ ASK_NOBODY = run(
 
 @check(required=False, via="ssh", source="https://man.openbsd.org/sshd_config#UseDNS")
 def ssh_speed(sessions: Mapping[str, Session]) -> Iterator[Finding]:
-    """Logging in takes no node much longer than the others.
+    """Logging in to a node does not take much longer than to the others.
 
     Looks at:
-        The time from TCP connect to authenticated, and the median over all nodes, which holds what this
-        machine's own load adds.
+        The time from TCP connect to the end of authentication, and its median over all nodes, which
+        includes the load of this machine.
 
     Matters because:
-        Launchers log in to every node, some of them one after another, some with a timeout of ten seconds. A
-        login that waits for a name server says that lookups on that node are slow for the job too.
+        Launchers log in to every node, some of them one after another, some with a timeout of ten
+        seconds. If a login waits for a name server, lookups on that node are slow for the job, too.
 
     Fix:
-        Take the name server that does not answer out of /etc/resolv.conf there, or set ``UseDNS no`` and
+        Remove the name server that does not answer from /etc/resolv.conf there, or set ``UseDNS no`` and
         ``GSSAPIAuthentication no`` in its sshd_config.
     """
     times: dict[str, float] = {}
@@ -46,7 +46,7 @@ def ssh_speed(sessions: Mapping[str, Session]) -> Iterator[Finding]:
         if session.outcome == Login.OK and session.login_ms is not None:
             times[node] = session.login_ms
         elif session.outcome == Login.OK and session.transport == "ssh":
-            yield unknown(node, "how long its login took was not measured")
+            yield unknown(node, "the time of its login was not measured")
         elif session.outcome == Login.OK:
             yield skip("reached without a login over SSH", node)
     typical = median(times.values()) if times else 0.0
@@ -54,7 +54,7 @@ def ssh_speed(sessions: Mapping[str, Session]) -> Iterator[Finding]:
         if took > SLOW_MS and took > typical * TIMES_USUAL:
             text = f"{took / 1000:.1f} s"
             yield SLOW.warn(
-                f"the login took {text}, the usual one {typical / 1000:.1f} s",
+                f"the login took {text}, the median is {typical / 1000:.1f} s",
                 at=node,
                 observed=text,
                 expected=f"under {SLOW_MS / 1000:.0f} s",
@@ -64,5 +64,6 @@ def ssh_speed(sessions: Mapping[str, Session]) -> Iterator[Finding]:
             )
     if typical > SLOW_MS:
         yield ok(
-            CLUSTER, f"logins take {typical / 1000:.1f} s everywhere: this machine, or the way to the nodes"
+            CLUSTER,
+            f"logins take {typical / 1000:.1f} s everywhere: this machine, or the path to the nodes, is slow",
         )

@@ -47,20 +47,20 @@ FIND_LIBCUDA = look(
     source="https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
 )
 def sw_cuda(nodes: Mapping[str, SoftwareFacts], gpus: Mapping[str, GpuFacts]) -> Iterator[Finding]:
-    """Each node's driver runs the CUDA release that torch was built for.
+    """Each node's driver runs the CUDA release for which torch was built.
 
     Looks at:
         ``torch.version.cuda`` (the build, not a toolkit in /usr/local), the loaded driver and the
         highest CUDA it supports, and the CUDA major release of the other nodes' torch.
 
     Matters because:
-        A driver older than the release's minimum ends with "The NVIDIA driver on your system is
-        too old". Within one major release older drivers work (minor version compatibility), though
-        without features and PTX of the newer ones; a newer driver runs every older build.
+        With a driver that is too old the job ends with "The NVIDIA driver on your system is too old".
+        Within one major release older drivers work (minor version compatibility), but without features
+        and PTX of newer ones. A newer driver runs every older build.
 
     Fix:
-        Install a newer driver, or a torch built for an older CUDA. On data-centre GPUs the
-        ``cuda-compat`` package does it without a new driver.
+        Install a newer driver, or a torch for an older CUDA. On data-centre GPUs the package
+        ``cuda-compat`` works without a new driver.
     """
     built = {node: s.torch for node, s in nodes.items() if s.torch and s.torch.cuda}
     if not built and not any(software.torch_error for software in nodes.values()):

@@ -17,24 +17,24 @@ FOLLOWS = ("sw.libraries", "sw.nccl")
     source="https://docs.python.org/3/library/exceptions.html#ImportError",
 )
 def sw_import(found: Imports) -> Iterator[Finding]:
-    """The job's interpreter imports torch, and the packages that the job asks for.
+    """The job's interpreter can import torch and the packages that the job needs.
 
     Looks at:
-        ``import`` of torch and of the modules of packages named with ``--packages`` or in ``--requirements``,
-        one after the other in one process of the job's interpreter, with the job's variables and the
-        session's limits. The code of these packages runs, as it does in the job; no bytecode is written.
-        Of an error the last line is told.
+        ``import`` of torch and of the modules of packages named with ``--packages`` or in
+        ``--requirements``, one after the other in one process of the job's interpreter, with the job's
+        variables and the session's limits. The code of these packages runs, as it does in the job; no
+        bytecode is written. After an error its last line is reported.
 
     Matters because:
-        Versions say nothing of files that are missing or cut short, of a C library that is too old, or of an
-        undefined symbol. A job finds that out on one node of many, after the others have waited.
+        Versions do not show missing or truncated files, a C library that is too old, or an undefined
+        symbol. A job finds such a fault on one of many nodes, while the others wait.
 
     Fix:
-        Install again what does not import, in the versions that belong together.
+        Reinstall what cannot be imported, in versions that fit together.
     """
     for one in found.imports:
         if not one.error and not one.modules:
-            yield skip(f"{one.name} brings nothing that could be imported")
+            yield skip(f"{one.name} has nothing to import")
             continue
         if not one.error:
             text = f"{one.name} {one.version}".strip()

@@ -24,8 +24,8 @@ from netdoctor.model import (
     unknown,
 )
 
-MISSING = Cause("launcher-missing", "{nodes} {has} not what the launcher needs")
-NOWHERE = Cause("launcher-nowhere", "no node has what the launcher needs")
+MISSING = Cause("launcher-missing", "the launcher's programs are missing on {nodes}")
+NOWHERE = Cause("launcher-nowhere", "the launcher's programs are missing on all nodes")
 RCMD = Cause("pdsh-no-ssh", "pdsh of {nodes} has no module for ssh")
 DEFAULT = Cause("pdsh-other-rcmd", "pdsh of {nodes} does not use ssh by itself")
 VERSION = Cause("launcher-version", "the launcher differs between {nodes}")
@@ -34,9 +34,9 @@ ABSENT = Cause("image-missing", "{nodes} {has} no copy of the image")
 IMAGE = Cause("image-differs", "{nodes} {has} another image of that name")
 # Where the program is started once, on one machine, and the other nodes need nothing of it.
 THEN = {
-    "docker": "let it tell docker: nvidia-ctk runtime configure --runtime=docker, and restart docker "
-    "(ends containers that run without live-restore)",
-    "podman": "let it write the CDI file: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+    "docker": "configure docker with it: nvidia-ctk runtime configure --runtime=docker, and restart docker "
+    "(without live-restore this ends running containers)",
+    "podman": "write the CDI file with it: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
 }
 ONE_NODE = ("pdsh", "deepspeed", "srun")
 BY_PYTHON = {"torchrun": "torch.distributed.run", "accelerate": "accelerate.commands.launch"}
@@ -45,7 +45,7 @@ BY_PYTHON = {"torchrun": "torch.distributed.run", "accelerate": "accelerate.comm
 def programs(nodes: Mapping[str, LaunchFacts], job: Job) -> Iterator[Finding]:
     """The launcher's programs on the PATH of what SSH starts."""
     for node in (node for node, facts in nodes.items() if not facts.programs):
-        yield unknown(node, f"the node did not say whether {job.launcher} is there")
+        yield unknown(node, f"it is not known whether the node has {job.launcher}")
     reporting = {node: facts for node, facts in nodes.items() if facts.programs}
     found = {node: _usable(facts, job.launcher or "") for node, facts in reporting.items()}
     present = {node: program for node, program in found.items() if program}
@@ -63,7 +63,7 @@ def programs(nodes: Mapping[str, LaunchFacts], job: Job) -> Iterator[Finding]:
             fixes=look(text),
         )
     elif job.launcher not in ONE_NODE:
-        see_path = "see what PATH a command has that SSH starts, and add the folder there"
+        see_path = "see the PATH of a command that SSH starts, and add the folder to it"
         for node in (node for node in reporting if node not in present):
             yield MISSING.fail(
                 f"{name} is not {where}, and on {listing(present, 3)} it is",
@@ -73,7 +73,7 @@ def programs(nodes: Mapping[str, LaunchFacts], job: Job) -> Iterator[Finding]:
                 fixes=look(see_path, "echo $PATH"),
             )
         versions = {node: version for node, one in present.items() if (version := _version(one))}
-        why = "its parts on different nodes may not talk to each other"
+        why = "its programs on different nodes may not understand each other"
         yield from differing(versions, name, VERSION, status=Status.WARN, why=why)
 
 
@@ -99,18 +99,18 @@ def pdsh(node: str, facts: LaunchFacts, launcher: str) -> Iterator[Finding]:
         return
     evidence = seen("pdsh -V", modules[0])
     if "ssh" not in modules[1].split(","):
-        fix = run("install its module for ssh (pdsh-rcmd-ssh, where the distribution has it apart)")
-        text = f"pdsh knows {modules[1]}, and not ssh"
+        fix = run("install its module for ssh (pdsh-rcmd-ssh, if that is a separate package)")
+        text = f"pdsh knows {modules[1]}, but not ssh"
         yield RCMD.fail(text, at=node, observed=modules[1], expected=DERIVED("ssh"), seen=evidence, fixes=fix)
     elif launcher == "pdsh" and (used := facts.pdsh_rcmd or modules[2]) != "ssh":
-        does = "runs commands here alone" if used == "exec" else f"asks for {used}d on every node"
+        does = "runs commands on this machine only" if used == "exec" else f"asks for {used}d on every node"
         yield DEFAULT.warn(
             f"pdsh would use {used}, which {does}",
             at=node,
             observed=used,
             expected=DERIVED("ssh"),
             seen=evidence,
-            fixes=in_job("tell it to use ssh", "export PDSH_RCMD_TYPE=ssh", persistent=True),
+            fixes=in_job("make it use ssh", "export PDSH_RCMD_TYPE=ssh", persistent=True),
         )
 
 
@@ -126,13 +126,13 @@ def images(nodes: Mapping[str, LaunchFacts], job: Job, with_gpus: set[str]) -> I
             yield unknown(node, f"whether it has {job.image} could not be read: {root}{facts.unread[0]}")
         elif facts.runtimes and facts.stores:
             yield ABSENT.warn(
-                f"{job.image} is not here: {facts.runtimes[0]} will fetch it when the job starts",
+                f"{job.image} is not here: {facts.runtimes[0]} will download it when the job starts",
                 at=node,
                 observed="not there",
                 expected=CONFIG(job.image or ""),
             )
         else:
-            yield unknown(node, f"no store of docker or podman is here to look for {job.image} in")
+            yield unknown(node, f"no store of docker or podman is here to search for {job.image}")
         if node in with_gpus and facts.runtimes and not facts.toolkit:
             yield TOOLKIT.fail(
                 "no NVIDIA runtime of docker, no nvidia-ctk and no CDI file: a container gets no GPU",
@@ -155,22 +155,23 @@ def images(nodes: Mapping[str, LaunchFacts], job: Job, with_gpus: set[str]) -> I
 def sw_launcher(
     nodes: Mapping[str, LaunchFacts], gpus: Mapping[str, GpuFacts] | None, job: Job
 ) -> Iterator[Finding]:
-    """The launcher and the container image that were named are there, alike, on every node.
+    """The launcher and the container image that were named are the same on every node.
 
     Looks at:
-        With ``--launcher``: its programs on the PATH of what SSH starts (no login shell's) and beside the
-        job's interpreter; for mpirun also orted, prted and hydra_pmi_proxy, which it starts on the others;
-        for pdsh and DeepSpeed whether pdsh has a module for ssh, and which one it takes. With ``--image``:
-        digest or id of the image in the stores of docker and podman, read as files, and whether containers
-        get NVIDIA's GPUs: docker's runtimes, nvidia-ctk, CDI files. Nothing that was not named is judged.
+        With ``--launcher``: its programs in the PATH of commands that SSH starts (not of a login shell),
+        and next to the job's interpreter. For mpirun also orted, prted and hydra_pmi_proxy, which it
+        starts on the other nodes. For pdsh and DeepSpeed whether pdsh has a module for ssh, and which
+        module it uses. With ``--image``: digest or id of the image in the stores of docker and podman,
+        read as files, and whether containers get NVIDIA GPUs (docker's runtimes, nvidia-ctk, CDI files).
+        Nothing else is judged.
 
     Matters because:
-        mpirun ends with "orted: command not found", pdsh tries rsh, and a tag that was moved gives nodes
-        other code, each only once the job starts.
+        mpirun ends with "orted: command not found", pdsh tries rsh, and a tag that was moved gives some
+        nodes other code. All of it shows only when the job starts.
 
     Fix:
-        Install it everywhere, or put its folder on the PATH that a shell has without a login; pull the image
-        by its digest.
+        Install it everywhere, or add its folder to the PATH of shells without a login. Pull the image by
+        its digest.
     """
     if not nodes or not (job.launcher or job.image):
         yield skip("no launcher and no image was named (--launcher, --image)")

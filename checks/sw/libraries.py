@@ -22,8 +22,8 @@ MISSING = Cause("torch-requires-missing", "{nodes} lack{s} libraries that torch 
 OLDER = Cause("torch-requires-older", "{nodes} {has} other libraries than torch requires", follows=AFTER)
 OTHER_PYTHON = Cause("torch-other-python", "torch of {nodes} is built for another Python than the job's")
 NCCL_CUDA = Cause("nccl-cuda", "the NCCL of {nodes} needs a newer driver", verify=("sw.libraries", "sw.nccl"))
-CUDNN = Cause("cudnn-overridden", "{nodes} put{s} a cuDNN in front of torch's that torch refuses")
-LIBCUDA = Cause("libcuda-overridden", "{nodes} put{s} an older libcuda in front of the driver's own")
+CUDNN = Cause("cudnn-overridden", "{nodes} load{s} a cuDNN before torch's own, and torch refuses it")
+LIBCUDA = Cause("libcuda-overridden", "{nodes} load{s} an older libcuda before the driver's own")
 
 # What is not met, and the requirement.
 Row = tuple[Unmet, Requested]
@@ -64,7 +64,7 @@ def _of_package(root: str, rows: list[Row], software: SoftwareFacts) -> Iterator
         if row.installed is None or fits(one.specifier, row.installed) is False
     ]
     if bad:
-        title = "{nodes} {has} not what " + title_text(root) + " requires"
+        title = "{nodes} lack{s} requirements of " + title_text(root)
         cause = Cause(f"package-{slug(root)}-requires", title, follows=AFTER)
         have = [f"{one.name} {row.installed}" if row.installed else f"no {one.name}" for row, one in bad]
         yield _finding(cause, bad[0][0], [one for _, one in bad], f"here is {listing(have)}", software)
@@ -99,7 +99,7 @@ def torch_python(software: SoftwareFacts) -> Iterator[Finding]:
             observed=tags,
             expected=DERIVED(f"a build for Python {'.'.join(software.version.split('.')[:2])}"),
             seen=seen(software.torch.path, tags, "file"),
-            fixes=look("see which folder comes first, and name the right interpreter", "echo $PYTHONPATH"),
+            fixes=look("see which folder is first, and name the right interpreter", "echo $PYTHONPATH"),
         )
 
 
@@ -125,7 +125,7 @@ def overridden(software: SoftwareFacts, module: str | None) -> Iterator[Finding]
     built = next((v for n, v in software.cuda_packages.items() if n.startswith("nvidia-cudnn-cu")), None)
     for shadow in software.shadows:
         where = f"{shadow.origin} gives {shadow.name} {shadow.version} ({shadow.path})"
-        unset = in_job(f"take its folder out of {shadow.origin}", f"unset {shadow.origin}", persistent=True)
+        unset = in_job(f"remove its folder from {shadow.origin}", f"unset {shadow.origin}", persistent=True)
         common: dict[str, Any] = {
             "observed": f"{shadow.version} from {shadow.origin}",
             "seen": seen(shadow.origin, shadow.path, "file"),
@@ -147,25 +147,25 @@ def overridden(software: SoftwareFacts, module: str | None) -> Iterator[Finding]
     source="https://packaging.python.org/en/latest/specifications/core-metadata/#requires-dist-multiple-use",
 )
 def sw_libraries(software: SoftwareFacts, host: HostFacts | None, gpu: GpuFacts | None) -> Iterator[Finding]:
-    """torch, and the packages that the job asks for, find the libraries that their metadata require.
+    """torch, and the packages that the job needs, find the libraries that their metadata require.
 
     Looks at:
-        Requires-Dist of torch's own metadata and of packages named with ``--packages`` or in
-        ``--requirements``, against what is installed beside them (as ``pip check`` does, for these alone);
-        the CUDA that the first NCCL is built for against the driver's; libcuda and cuDNN in LD_LIBRARY_PATH
-        or LD_PRELOAD; the Python that torch's extension is built for. Of what torch pins only NVIDIA's
-        libraries and triton are told, and NVIDIA's only where they are older: newer ones are compatible.
+        Requires-Dist of torch and of packages named with ``--packages`` or in ``--requirements``,
+        compared with what is installed (like ``pip check``, but for these only). The CUDA of the first
+        NCCL and that of the driver; libcuda and cuDNN in LD_LIBRARY_PATH or LD_PRELOAD; the Python for
+        which torch's extension is built. Of the versions that torch pins only NVIDIA's libraries and
+        triton are reported, and NVIDIA's only if they are older: newer ones are compatible.
 
     Matters because:
-        A later ``pip install`` replaces what torch was linked against, without a word from pip at the next
-        start: an undefined symbol at import, "cuDNN version incompatibility" at the first layer, or an NCCL
-        that the driver is too old for.
+        A later ``pip install`` replaces what torch was linked with, and nothing warns at the next start.
+        Then comes an undefined symbol at import, "cuDNN version incompatibility" at the first layer, or
+        an NCCL for which the driver is too old.
 
     Fix:
-        Install what is required, or unset the variable that puts another library in front.
+        Install what is required, or unset the variable that puts another library first.
     """
     if software.torch is None and not software.unmet:
-        yield skip("no torch here, and no package that was asked for requires anything")
+        yield skip("no torch here, and no requested package requires anything")
         return
     yield from requirements(software, host)
     yield from torch_python(software)

@@ -24,19 +24,20 @@ OVERRIDDEN = Cause("nccl-overridden", "{nodes} load{s} another NCCL than the one
     expects={"sw.nccl": str},
 )
 def sw_nccl(nodes: Mapping[str, SoftwareFacts], expect: Expectations | None = None) -> Iterator[Finding]:
-    """Every node loads the same NCCL, and it is the one that torch came with.
+    """Every node loads the same NCCL, and it is the one that came with torch.
 
     Looks at:
-        Every libnccl that the job's interpreter could load, in the loader's order: LD_PRELOAD,
-        the wheel's, LD_LIBRARY_PATH, the system's; the first one counts.
+        Every libnccl that the job's interpreter could load, in the loader's order: LD_PRELOAD, the
+        wheel's, LD_LIBRARY_PATH, the system's. The first one counts.
 
     Matters because:
-        NCCL compares major, minor and patch since 2.23.4 ("Mismatched NCCL version detected"), but
-        only after an exchange whose layout changes between releases, so the usual sight is "Message
-        truncated" or a hang. The version of torch does not tell: other indexes carry other NCCLs.
+        Since 2.23.4 NCCL compares major, minor and patch ("Mismatched NCCL version detected"), but only
+        after an exchange whose layout changes between releases. So the job usually ends with "Message
+        truncated", or hangs. The version of torch is no proof: other package indexes build torch with
+        another NCCL.
 
     Fix:
-        Install the same nvidia-nccl wheel everywhere, and take libnccl out of LD_PRELOAD and
+        Install the same nvidia-nccl wheel everywhere, and remove libnccl from LD_PRELOAD and
         LD_LIBRARY_PATH.
     """
     if not any(software.nccl for software in nodes.values()):
@@ -63,7 +64,7 @@ def sw_nccl(nodes: Mapping[str, SoftwareFacts], expect: Expectations | None = No
             summary, expected = f"torch {torch.version} finds no libnccl.so.2", PEERS(some or "libnccl.so.2")
             yield MISSING.fail(summary, at=node, observed="none", expected=expected, fixes=wheel(node, some))
         elif software.torch_error:
-            yield unknown(node, f"torch could not be read, nor which NCCL it loads: {software.torch_error}")
+            yield unknown(node, f"torch and its NCCL could not be read: {software.torch_error}")
         else:
             yield skip("no torch with CUDA on this node, so no NCCL", node)
     why = 'the job would hang or end with "Message truncated"'
@@ -81,10 +82,10 @@ def _overridden(node: str, found: Sequence[Nccl], evidence: Evidence) -> Iterato
     variable = first.origin in ("LD_PRELOAD", "LD_LIBRARY_PATH")
     source = first.origin if variable else "the system"
     loaded, built = first.version or "?", bundled.version or "?"
-    text = f"take libnccl out of {source}, so that torch loads the one it was built with"
+    text = f"remove libnccl from {source}, so that torch loads the one it was built with"
     unset = in_job(text, f"unset {first.origin}", persistent=True)
     yield OVERRIDDEN.warn(
-        f"{source} gives NCCL {loaded} in place of torch's own {built}",
+        f"{source} gives NCCL {loaded} instead of torch's own {built}",
         at=node,
         observed=f"{loaded} from {first.origin}",
         expected=DERIVED(f"{built} from the wheel"),

@@ -20,21 +20,21 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}")  # PEP 508 names
     source="https://packaging.python.org/en/latest/specifications/core-metadata/",
 )
 def sw_parity(nodes: Mapping[str, SoftwareFacts], job: Job) -> Iterator[Finding]:
-    """The packages asked for have the same version on every node.
+    """The packages that the job needs have the same version on every node.
 
     Looks at:
-        Metadata of the distributions named with ``--packages`` or in ``--requirements``, in the job's
-        interpreter. Versions that the job does not ask for are left to ``sw.wanted``.
+        Metadata of the packages named with ``--packages`` or in ``--requirements``, in the job's
+        interpreter. Versions that the job requires are checked by ``sw.wanted``.
 
     Matters because:
-        A library that differs on one node (flash-attn, deepspeed, transformers) gives shapes,
-        numbers or collectives that differ there: the job hangs, or trains something else.
+        A library that differs on one node (flash-attn, deepspeed, transformers) may give other shapes,
+        numbers or collectives there. The job hangs, or trains something else.
 
     Fix:
-        Install the majority's version on the nodes that differ.
+        Install the version of most nodes on the nodes that differ.
     """
     if not job.packages:
-        yield skip("no packages asked for (--packages)")
+        yield skip("no packages requested (--packages)")
     for package in job.packages:
         yield from _compare(package, nodes, [one for one in job.requested if one.name == package])
 
@@ -46,7 +46,7 @@ def _compare(
     follows = _follows(word)
     differ = Cause(f"package-{word}-version", title + " differs between {nodes}", follows=follows)
     lacking = Cause(f"package-{word}-missing", "{nodes} {has} no " + title, follows=follows)
-    absent = Cause(f"package-{word}-absent", title + " is installed on none of {nodes}")
+    absent = Cause(f"package-{word}-absent", title + " is not installed on {nodes}")
 
     def fixes(node: str, version: str | None) -> tuple[Fix, ...]:
         return (install(nodes[node], package, version),) if _NAME.fullmatch(package) else ()
@@ -55,7 +55,7 @@ def _compare(
     without: list[str] = []
     for node, software in nodes.items():
         if package not in software.packages:
-            yield unknown(node, f"{package} was not looked for on this node")
+            yield unknown(node, f"{package} was not searched on this node")
         elif (version := software.packages[package]) is None:
             without += [] if requests else [node]
         elif not version or all(fits(one.specifier, version) for one in requests):  # else sw.wanted tells it

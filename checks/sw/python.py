@@ -30,21 +30,21 @@ def sw_python(
     expect: Expectations | None = None,
     sessions: Mapping[str, Session] | None = None,
 ) -> Iterator[Finding]:
-    """The job's interpreter is the same Python minor release on every node.
+    """The job's interpreter is the same minor release of Python on every node.
 
     Looks at:
-        ``sys.version`` of the interpreter that the job will use (``--python``, ``python=``).
-        Patch releases may differ. Where none was named, and the calling shell, the session or torchrun on
-        PATH is of another environment with torch, the report says so: the job may take that one.
+        ``sys.version`` of the interpreter that the job will use (``--python``, ``python=``). Patch
+        releases may differ. If none was named, and the calling shell, the session or torchrun on PATH
+        belongs to another environment with torch, the report says so: the job may use that one.
 
     Matters because:
-        Object collectives, data loaders and checkpoints exchange pickles and code objects; between
-        minor releases they may fail to load, and wheels of torch are built for one minor release.
-        Python before 3.9 has no wheels of a current torch.
+        Object collectives, data loaders and checkpoints exchange pickles and code objects. These may fail
+        to load in another minor release. Wheels of torch are built for one minor release. For Python
+        before 3.9 there are no wheels of a current torch.
 
     Fix:
-        Point the job at the same interpreter everywhere, best a virtual environment or container
-        image that all nodes share.
+        Use the same interpreter for the job everywhere, best a virtual environment or container image
+        that all nodes share.
     """
 
     def evidence(node: str) -> Evidence:
@@ -53,7 +53,7 @@ def sw_python(
         return seen(f"{python.executable} --version", text, "command")
 
     def use(_: str, release: str) -> Fix:
-        text = f"use a Python {release} on this node too (python= in the hosts file)"
+        text = f"use a Python {release} on this node, too (python= in the hosts file)"
         return look(text, f"command -v python{release}")
 
     for node, software in nodes.items():
@@ -62,9 +62,9 @@ def sw_python(
             other = software.others[0]
             yield ok(
                 node,
-                f"{software.executable} with torch {software.torch.version} was asked; {other.python}, of "
+                f"{software.executable} with torch {software.torch.version} was tested; {other.python}, of "
                 f"{other.origin}, has torch {other.torch}",
-                gap="which Python the job takes; --python names it",
+                gap="which Python the job uses; --python names it",
             )
 
     versions = {node: parse_version(software.version) or () for node, software in nodes.items()}
@@ -84,7 +84,7 @@ def sw_python(
                 expected="3.9 or newer",
                 seen=evidence(node),
                 fixes=look(
-                    "point the job at a newer interpreter (--python, python=)",
+                    "use a newer interpreter for the job (--python, python=)",
                     "ls /usr/bin/python3* /opt/*/bin/python3*",
                 ),
             )

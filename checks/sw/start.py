@@ -18,23 +18,23 @@ def sw_start(start: PythonStart) -> Iterator[Finding]:
     """The job's interpreter starts.
 
     Looks at:
-        ``PYTHON -c pass`` in a process of its own, within 7 s, with the job's variables: what it runs before
-        any program are ``sitecustomize.py``, ``usercustomize.py`` and lines of ``.pth`` files in
-        site-packages. One that does not end in time is held against a start without these (``-E -S -s``).
+        ``PYTHON -c pass`` in a separate process, within 7 s, with the job's variables. Before any program
+        it runs ``sitecustomize.py``, ``usercustomize.py`` and lines of ``.pth`` files in site-packages.
+        If it does not end in time, a start without these (``-E -S -s``) is tried for comparison.
 
     Matters because:
-        Every rank starts so. One that ends there takes the job with it, and what it prints, if anything,
-        does not name a file of the job. netdoctor itself starts without all of it.
+        Every rank starts like this. If the start fails, the job fails, and its message, if there is one,
+        does not name a file of the job. netdoctor itself starts without these files.
 
     Fix:
-        Take out, or repair, the file that ends it; ``python -v`` names each that it runs, the last one is it.
-        Of an environment that was copied or half removed, make a new one.
+        Remove or repair the file that fails. ``python -v`` prints each file that it runs; the last one is
+        it. Create an environment again if it was copied or half deleted.
     """
     if start.starts:
         return
     python = in_command(start.executable)
     if start.code is None:
-        how = f"did not come to an end in {start.seconds:.0f} s"
+        how = f"did not end in {start.seconds:.0f} s"
     elif start.code < 0:
         how = f"was killed by signal {-start.code}"
     else:
@@ -42,7 +42,7 @@ def sw_start(start: PythonStart) -> Iterator[Finding]:
     words = f"{how}: {start.said}" if start.said else f"{how} and printed nothing"
     bare = "" if start.bare_s is None else f", and a start without site-packages takes {start.bare_s:.1f} s"
     if start.code is None and (start.bare_s is None or start.seconds < TIMES_BARE * start.bare_s):
-        yield unknown(HERE, f"{start.executable} {words}{bare}: a slow node, or a start that waits")
+        yield unknown(HERE, f"{start.executable} {words}{bare}: the node is slow, or the start waits")
         return
     yield BROKEN.fail(
         f"{start.executable} {words}{bare}",
@@ -50,8 +50,8 @@ def sw_start(start: PythonStart) -> Iterator[Finding]:
         expected="starts, and runs a program",
         seen=seen(f"{start.executable} -c pass", words, "command"),
         fixes=look(
-            "see which file is the last (sitecustomize.py, usercustomize.py, a .pth file): mend it or take it"
-            " out, or make the environment anew",
+            "see which file is the last (sitecustomize.py, usercustomize.py, a .pth file): repair or remove"
+            " it, or create the environment again",
             f"timeout 20 {python} -v -c pass 2>&1 | tail -n 20",
         ),
     )

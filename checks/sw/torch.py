@@ -18,12 +18,12 @@ from netdoctor.rules.packages import meets
 MISSING = Cause("torch-missing", "{nodes} {has} no torch in the job's interpreter")
 # Where no more than half have it: one node's own is no norm.
 ELSEWHERE = Cause(
-    "torch-missing", "{nodes} {has} no torch in {where}, which other nodes have: is it the job's?"
+    "torch-missing", "{nodes} {has} no torch in {where}, other nodes have: is this the job's interpreter?"
 )
 NOT_NAMED = ("python3", "auto")  # what is asked where --python names no interpreter
 NAME = look(
-    "see which interpreter the job runs, and name it: --python PATH, or --python auto for one with torch that"
-    " the nodes have"
+    "name the interpreter of the job: --python PATH, or --python auto for one with torch that is found on the"
+    " nodes"
 )
 CPU_BUILD = Cause("torch-cpu-build", "{nodes} {has} GPUs but a torch built without CUDA")
 VERSION = Cause("torch-version", "torch differs between {nodes}", verify=("sw.torch", "sw.nccl", "sw.cuda"))
@@ -42,24 +42,24 @@ def sw_torch(
     job: Job | None = None,
     sessions: Mapping[str, Session] | None = None,
 ) -> Iterator[Finding]:
-    """Every node has the same torch, built for the hardware that the node has.
+    """Every node has the same torch, built for the hardware of the node.
 
     Looks at:
-        ``torch/version.py`` of the job's interpreter, without importing torch: version, CUDA or
-        ROCm build; and whether the node has NVIDIA GPUs. Where more than half of the nodes have none, and
-        ``--python`` names no interpreter, it is not known whether this one is the job's. Where no node's
-        interpreter has one: names of environments that have (the calling shell's, torchrun's, venv, conda,
-        uv, poetry); none is run.
+        ``torch/version.py`` of the job's interpreter, without importing torch: version, CUDA or ROCm
+        build; and whether the node has NVIDIA GPUs. If more than half of the nodes have no torch, and
+        ``--python`` names no interpreter, it is not known whether this is the job's interpreter. If no
+        node has torch there, the report names environments with torch (the calling shell's, torchrun's,
+        venv, conda, uv, poetry); none of them is run.
 
     Matters because:
-        Ranks with different releases of torch disagree about collectives, object layouts and
-        timeouts, and usually bring different NCCLs. A CPU-only build on a GPU node ends with
-        "Torch not compiled with CUDA enabled". In an interpreter that is not the job's nothing is seen.
+        Ranks with different releases of torch disagree about collectives, object layouts and timeouts,
+        and usually bring different NCCLs. A CPU-only build on a GPU node ends with "Torch not compiled
+        with CUDA enabled". A scan of the wrong interpreter shows nothing of the job.
 
     Fix:
-        Install the majority's version, from the same index, on the nodes that differ. Name the job's
-        interpreter: ``--python PATH``, ``--python auto`` for one with torch that is found on the nodes. If
-        the job runs in containers, point netdoctor at the interpreter inside them.
+        Install the version of most nodes, from the same index, on the nodes that differ. Name the job's
+        interpreter: ``--python PATH``, or ``--python auto`` for one with torch that is found on the
+        nodes. If the job runs in containers, give netdoctor the interpreter inside them.
     """
     have = {node: software.torch for node, software in nodes.items() if software.torch}
     versions = {node: torch.version for node, torch in have.items()}
@@ -98,7 +98,7 @@ def sw_torch(
         elif torch is None:
             yield skip("no torch on this node", node)
         elif gpu is None and not for_gpus:
-            yield unknown(node, f"torch {torch.version} is built without CUDA; GPUs could not be looked for")
+            yield unknown(node, f"torch {torch.version} is built without CUDA; GPUs could not be searched")
         elif gpu and (gpu.devices or gpu.pci) and not for_gpus:
             yield CPU_BUILD.fail(
                 f"torch {torch.version} is built without CUDA, and the node has GPUs",

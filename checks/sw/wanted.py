@@ -12,7 +12,7 @@ from netdoctor.rules.packages import applies, environment, fits, nearly
 
 # So many missing at once are another interpreter rather than as many mistakes.
 MANY = 6
-ELSEWHERE = Cause("packages-missing", "{nodes} lack{s} most packages that the job asks for")
+ELSEWHERE = Cause("packages-missing", "{nodes} lack{s} most packages that the job requires")
 
 
 @check(
@@ -20,42 +20,42 @@ ELSEWHERE = Cause("packages-missing", "{nodes} lack{s} most packages that the jo
     source="https://packaging.python.org/en/latest/specifications/version-specifiers/",
 )
 def sw_wanted(software: SoftwareFacts, host: HostFacts | None, job: Job) -> Iterator[Finding]:
-    """Every node has the packages, in the versions, that the job asks for.
+    """Every node has the packages that the job needs, in the required versions.
 
     Looks at:
-        Metadata of the distributions that ``--packages 'torch==2.6.0,vllm>=0.8'`` or ``--requirements FILE``
-        names, in the job's interpreter. Markers are read for the node's own Python and platform; hashes,
-        addresses and editable folders are not compared, which the report says.
+        Metadata of the packages that ``--packages 'torch==2.6.0,vllm>=0.8'`` or ``--requirements FILE``
+        names, in the job's interpreter. Markers are evaluated for the node's own Python and platform.
+        Hashes, addresses and editable folders are not compared, and the report says so.
 
     Matters because:
-        A job that meets another release than it was written for ends with an import error at best. Nodes that
-        agree with each other may all be wrong.
+        A job with another release than it was written for ends with an import error at best. All nodes
+        may have the same wrong version.
 
     Fix:
-        Install what is asked for, or ask for what is meant. Where most is missing, ``--python`` names another
-        interpreter than the job's.
+        Install the required version, or correct the requirement. If most packages are missing,
+        ``--python`` names the wrong interpreter.
     """
     if not job.requested:
-        yield skip("no versions asked for (--packages 'torch==2.6.0', --requirements FILE)")
+        yield skip("no versions requested (--packages 'torch==2.6.0', --requirements FILE)")
         return
     here, lacking, count = environment(software, host), list[Requested](), 0
     for request in job.requested:
         is_for_node = applies(request.marker, here)
         if is_for_node is None:
             yield unknown(
-                HERE, f"whether {request.origin} asks this node for {request.name} could not be read"
+                HERE, f"it is not known whether {request.origin} requires {request.name} on this node"
             )
         if not is_for_node:
             continue
         count += 1
         version = software.packages.get(request.name, "")
         if request.name not in software.packages:
-            yield unknown(HERE, f"{request.name} was not looked for on this node")
+            yield unknown(HERE, f"{request.name} was not searched on this node")
         elif version is None:
             lacking += [] if request.only_if_there else [request]
         elif (fitting := fits(request.specifier, version)) is None:
             text = f"version {version!r}" if version else "a version that could not be read"
-            yield unknown(HERE, f"{request.name} has {text}: it cannot be held against {request.specifier}")
+            yield unknown(HERE, f"{request.name} has {text}: it cannot be compared with {request.specifier}")
         elif not fitting:
             yield _differs(request, version, software)
     if len(lacking) >= MANY and 2 * len(lacking) > count:
@@ -63,15 +63,15 @@ def sw_wanted(software: SoftwareFacts, host: HostFacts | None, job: Job) -> Iter
         yield ELSEWHERE.fail(
             f"{len(lacking)} of {count} packages are not in {software.executable}: {names}",
             observed="not installed",
-            expected=CONFIG(f"installed, as {lacking[0].origin.partition(':')[0]} asks for"),
+            expected=CONFIG(f"installed, as {lacking[0].origin.partition(':')[0]} requires"),
             fixes=look(
-                "name the job's interpreter with --python; or look which one this is", "command -v python3"
+                "name the job's interpreter with --python; or see which one this is", "command -v python3"
             ),
         )
         return
     for request in lacking:
         yield _cause(request, "missing", "{nodes} {has} no ").fail(
-            f"{request.name} is not installed, and {request.origin} asks for it",
+            f"{request.name} is not installed, but {request.origin} requires it",
             observed="not installed",
             expected=CONFIG(request.specifier or "installed"),
             fixes=install_requested(software, request),
@@ -81,9 +81,9 @@ def sw_wanted(software: SoftwareFacts, host: HostFacts | None, job: Job) -> Iter
 def _differs(request: Requested, version: str, software: SoftwareFacts) -> Finding:
     # A vendor's build between two releases, as in NVIDIA's containers: what meets the release mostly runs.
     early = nearly(request.specifier, version)
-    return _cause(request, "unwanted", "{nodes} {has} another version than asked for of ").say(
+    return _cause(request, "unwanted", "{nodes} {has} another version than required of ").say(
         Status.WARN if early else Status.FAIL,
-        f"{request.name} is {version}{', a pre-release,' if early else ''} and {request.origin} asks for "
+        f"{request.name} is {version}{', a pre-release,' if early else ''} but {request.origin} requires "
         f"{request.specifier}",
         observed=version,
         expected=CONFIG(request.specifier),

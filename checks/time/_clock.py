@@ -44,7 +44,7 @@ def restart(daemons: Sequence[str], host: HostFacts | None) -> Fix:
     if not daemons:
         return install(host)
     # Started anew it steps once what it would not slew. [ntpd(8), -g, which the services are run with]
-    text = "start the daemon anew, which steps the clock (sources: ntpq -pn)"
+    text = "restart the daemon, which steps the clock (sources: ntpq -pn)"
     unit = service(host, _NTPD)
     shell = f"systemctl restart {unit}" if unit else "systemctl restart ntp || systemctl restart ntpd"
     return _step(text, shell)

@@ -19,7 +19,7 @@ OFF = Cause("clock-skew", "The clock of {nodes} is off", verify=("time.*",))
 DISAGREE = OFF.but(
     title="The clocks of {nodes} disagree",
     confidence=SUSPECTED,
-    settle_by="compare each with a time server: chronyc tracking, or date -u against a known clock",
+    settle_by="compare each clock with a time server: chronyc tracking, or date -u against a known clock",
 )
 
 
@@ -36,14 +36,14 @@ def time_skew(
     """The clocks of all nodes agree.
 
     Looks at:
-        Repeated exchanges of time stamps over the open session; the one with the least round trip counts, and
-        half of that is the error. Each node is compared with the median of those that agree, so the clock of
-        the machine that runs netdoctor does not matter.
+        Repeated exchanges of time stamps over the open session. The one with the shortest round trip
+        counts; half of it is the error. Each node is compared with the median of those that agree, so the
+        clock of the machine that runs netdoctor does not matter.
 
     Matters because:
-        torchrun compares heartbeats of different nodes by wall clock: from about 10 seconds on it declares
-        living nodes dead and restarts for ever. Munge and Kerberos give up at 300 seconds. Logs of different
-        nodes cannot be read together from one second on.
+        torchrun compares heartbeats of different nodes by wall clock: from about 10 seconds on it takes
+        living nodes for dead and restarts for ever. Munge and Kerberos refuse at 300 seconds. From one
+        second on, logs of different nodes cannot be read together.
 
     Fix:
         Let one time daemon per node synchronise with the same source, and step the clock once.
@@ -80,7 +80,7 @@ def time_skew(
                 expected=PEERS(f"within {WARN_S:.0f} s of the other nodes"),
                 seen=seen(
                     "time stamps over the open session",
-                    f"{offset}; {', '.join(daemons) or 'no time daemon seen'}",
+                    f"{offset}; {', '.join(daemons) or 'no time daemon found'}",
                 ),
                 fixes=restart(daemons, (hosts or {}).get(node)),
             )

@@ -12,7 +12,7 @@ from netdoctor.facts.expected import Expectations
 from netdoctor.facts.host import HostFacts
 from netdoctor.model import PEERS, Cause, Finding, Status, look, seen, skip
 
-OTHER = Cause("time-other-source", "{nodes} {has} another source of time than most nodes")
+OTHER = Cause("time-other-source", "{nodes} {has} another time source than most nodes")
 # ``2.debian.pool.ntp.org``: any number leads to the same pool.
 _POOL = re.compile(r"[0-3]\.(?=.*pool)")
 
@@ -21,17 +21,18 @@ _POOL = re.compile(r"[0-3]\.(?=.*pool)")
 def time_source(
     times: Mapping[str, TimeFacts], hosts: Mapping[str, HostFacts], expect: Expectations | None = None
 ) -> Iterator[Finding]:
-    """Nodes get the time from one source.
+    """All nodes get the time from one source.
 
     Looks at:
-        The source that the time daemon of each node follows, and all those it is set up with. What most nodes
-        of one daemon follow is what is expected; a node that has it among its sources, and follows another
-        one at the moment, is like the others. Where servers come from a pool nobody has a majority, and
-        nothing is said.
+        The source that each node's time daemon follows, and all its configured sources. Nodes with the
+        same daemon are compared; the source of most nodes is expected. A node that has this source
+        configured, but follows another one at the moment, counts as equal. If servers come from a pool,
+        there is no majority, and nothing is reported.
 
     Matters because:
-        Sources differ: a public server that smears a leap second is up to half a second from one that does
-        not, and a forgotten server is as wrong as it likes. Each node then says that it is synchronised.
+        Sources differ. A public server that smears a leap second is up to half a second away from one
+        that does not, and a forgotten server may be far off. Each node still says that it is
+        synchronised.
 
     Fix:
         Give the node the time servers of the others.
@@ -50,7 +51,7 @@ def time_source(
         judged = expect.for_nodes("time.source", follows)
         reports = {d: {n: one for n, one in nodes.items() if n not in judged} for d, nodes in reports.items()}
     if not any(len(nodes) > 1 for nodes in reports.values()):
-        yield skip("no two nodes tell what one time daemon follows")
+        yield skip("no two nodes report the source of the same time daemon")
     for daemon, nodes in reports.items():
         followed = {node: _POOL.sub("", report.source) for node, report in nodes.items()}
         spread = majority(followed)

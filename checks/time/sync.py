@@ -22,9 +22,9 @@ OFFSET_BOUND_S = 0.125
 
 FIGHT = Cause("time-daemons-fight", "{nodes} run{s} several time daemons that set the clock in turn")
 ADRIFT = Cause("time-unsynchronised", "The time daemon of {nodes} has not synchronised the clock")
-NO_DAEMON = Cause("time-no-daemon", "Nothing keeps the clock of {nodes} right")
+NO_DAEMON = Cause("time-no-daemon", "Nothing synchronises the clock of {nodes}")
 LOOK_AT_PTP = look(
-    "see what ptp4l and phc2sys say",
+    "read the messages of ptp4l and phc2sys",
     "pmc -u -b 0 'GET TIME_STATUS_NP'; journalctl -u ptp4l -u phc2sys -n 20",
     root=True,
 )
@@ -35,12 +35,13 @@ def time_sync(time: TimeFacts, host: HostFacts) -> Iterator[Finding]:
     """A time daemon runs and has synchronised the clock.
 
     Looks at:
-        Which time daemons run, what chrony, systemd-timesyncd, ntpd and ptp4l say of themselves (how far they
-        are from their source, and whether they trust it), and the kernel's own clock state (adjtimex).
+        Which time daemons run; what chrony, systemd-timesyncd, ntpd and ptp4l report (their distance from
+        the source, and whether they trust it); and the kernel's own clock state (adjtimex).
 
     Matters because:
-        An undisciplined clock drifts by seconds in a week. Beyond 10 seconds between nodes torchrun declares
-        living nodes dead; beyond 300 munge and Kerberos refuse them; short-lived certificates need less.
+        A clock without a source drifts by seconds in a week. Beyond 10 seconds between nodes torchrun
+        takes living nodes for dead; beyond 300 munge and Kerberos refuse them; short-lived certificates
+        allow even less.
 
     Fix:
         Run one time daemon, with a source that it can reach (UDP port 123).
@@ -48,9 +49,9 @@ def time_sync(time: TimeFacts, host: HostFacts) -> Iterator[Finding]:
     daemons = [one for one in time.daemons if one in NTP]
     running = listing(daemons)
     if host.container:
-        yield skip("container: its clock is the machine's, kept outside")
+        yield skip("container: it has the clock of the machine, which is synchronised outside")
     elif host.shares_machine and not time.daemons:
-        yield skip("shares one machine with other nodes: its clock is kept there")
+        yield skip("shares one machine with other nodes: its clock is synchronised there")
     elif len(daemons) > 1:
         text = f"{running} run at the same time"
         keep = run(f"keep one of {running} and disable the others", root=True)
@@ -63,7 +64,7 @@ def time_sync(time: TimeFacts, host: HostFacts) -> Iterator[Finding]:
     elif daemons:
         yield unknown(HERE, f"chronyd runs; its state could not be read ({time.chrony_error or 'no answer'})")
     elif time.kernel_synchronized is None:
-        yield unknown(HERE, "neither a time daemon nor the kernel's clock state could be seen")
+        yield unknown(HERE, "neither a time daemon nor the kernel's clock state could be read")
     else:
         text = "no time daemon runs, and the kernel's clock is not synchronised"
         want = "a time daemon that is synchronised"
@@ -89,9 +90,9 @@ def _problem(time: TimeFacts, daemons: Sequence[str]) -> str:
             return f"chronyd is within {bound:.1f} s of its source only"
     for one in time.reports:
         if one.synchronized is False:
-            return f"{one.daemon} says that it has not synchronised the clock"
+            return f"{one.daemon} reports that it has not synchronised the clock"
         if (one.offset_s or 0) > OFFSET_BOUND_S:
-            return f"{_words(one)}, and leaves it so"
+            return f"{_words(one)}, but does not correct it"
     if "systemd-timesyncd" in daemons and time.timesyncd_synchronized is False:
         return "systemd-timesyncd has not reached a server yet"
     idle = daemons and "chronyd" not in daemons and not _is_kept(time)

@@ -24,12 +24,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "lint": ("netdoctor.cli.lint", "criticise launch scripts and configurations, offline"),
     "tui": ("netdoctor.cli.tui", "look at a report, or at a scan while it runs, in the terminal"),
     "report": ("netdoctor.report.cli", "show or convert a saved report"),
-    "hosts": ("netdoctor.cli.hosts", "show and convert host lists; list the good or bad nodes"),
-    "diff": ("netdoctor.cli.compare", "what got worse, healed or moved since an earlier report"),
+    "hosts": ("netdoctor.cli.hosts", "show and convert host lists; list usable or broken nodes"),
+    "diff": ("netdoctor.cli.compare", "what got worse, was fixed or changed since an earlier report"),
     "expect": ("netdoctor.cli.expect", "write what nodes should have, from a healthy report"),
-    "baseline": ("netdoctor.cli.compare", "named runs that later ones are held against"),
+    "baseline": ("netdoctor.cli.compare", "named runs that later ones are compared with"),
     "schema": ("netdoctor.report.cli", "print the JSON schema of the report"),
-    "lab": ("netdoctor.lab.cli", "make, break and heal real nodes on this machine"),
+    "lab": ("netdoctor.lab.cli", "make, break and repair real nodes on this machine"),
     "completion": ("netdoctor.cli.completion", "print the script that completes commands in a shell"),
 }
 

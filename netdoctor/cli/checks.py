@@ -107,7 +107,7 @@ def _explain(checks: dict[str, Check], check_id: str, columns: int | None) -> in
         f"judges: {facts}",
     ]
     if check.after:
-        lines.append(f"waits for: {', '.join(check.after)}")
+        lines.append(f"runs after: {', '.join(check.after)}")
     if check.explains:
         lines.append(f"its failure explains: {', '.join(check.explains)}")
     if check.source:

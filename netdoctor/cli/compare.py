@@ -35,7 +35,7 @@ examples:
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     diff = subparsers.add_parser(
         "diff",
-        help="what got worse, what healed, which values moved since an earlier report",
+        help="what got worse, what was fixed, which values changed since an earlier report",
         epilog=DIFF_EPILOG,
     )
     diff.add_argument(
@@ -48,7 +48,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     diff.add_argument("--width", type=count, metavar="N", help="columns of the text")
     diff.set_defaults(run=run_diff)
     baseline = subparsers.add_parser(
-        "baseline", help="named runs that later ones are held against", epilog=BASELINE_EPILOG
+        "baseline", help="named runs that later ones are compared with", epilog=BASELINE_EPILOG
     )
     verbs = baseline.add_subparsers(dest="verb", metavar="VERB", required=True)
     save = verbs.add_parser("save", help="add a report to a baseline")

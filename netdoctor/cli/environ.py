@@ -81,7 +81,7 @@ def _one(name: str, action: argparse.Action, text: str) -> Any:
     if action.choices is not None and text not in action.choices:
         known = list(map(str, action.choices))
         hint = did_you_mean(text, known) or f"; there are: {', '.join(known)}"
-        raise InputError(f"{name}: {clean(text, 40)!r} is none of the choices{hint}")
+        raise InputError(f"{name}: {clean(text, 40)!r} is not one of the choices{hint}")
     if action.type is None:
         return text
     try:

@@ -71,7 +71,8 @@ def _text(args: argparse.Namespace) -> str:
     report = load_own(args.report)
     if report.verdict.state == "not_ready" and not args.anyway:
         raise InputError(
-            f"{args.report}: is NOT READY, so that faults would be expected; heal them first, or say --anyway"
+            f"{args.report}: is NOT READY, so its faults would become the expectation; fix them "
+            "first, or use --anyway"
         )
     return learning.write(report, known, args.report, args.by)
 

@@ -26,7 +26,7 @@ examples:
   netdoctor explain log 'out/rank_*.log' -o json
   kubectl logs trainer-0 | netdoctor explain log -
   netdoctor explain log train.log --scan hosts.txt  and measure what decides
-  netdoctor explain log train.log --scan --via slurm   in the allocation around, without SSH
+  netdoctor explain log train.log --scan --via slurm   inside a Slurm job, without SSH
   netdoctor explain log out/ --ras gpu03           and ask NCCL itself, while the job hangs
   netdoctor explain MASTER_ADDR --nproc-per-node  variables, options
   netdoctor explain Xid 79 vendor err 129 -9      codes, exit codes, signals
@@ -53,7 +53,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--report",
         type=Path,
         metavar="FILE",
-        help="log: a saved scan that joins in; WORD: whose values are shown (default: the last)",
+        help=(
+            "log: a saved scan to combine with it; WORD: the scan whose values are shown (default: the last)"
+        ),
     )
     # No names here that options of launchers have: `explain --master-port` asks for a word.
     scan = parser.add_argument_group("the checks that decide")

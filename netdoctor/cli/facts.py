@@ -47,8 +47,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser = subparsers.add_parser(
         "facts",
         help="in a task of a job: write this node's facts, for scan --facts",
-        description="Look at this machine as the task does that runs this, and write one line of facts. No "
-        "port is opened, and nothing judged. Of several tasks on a node the first one writes.",
+        description="Read this machine as its task sees it, and write one line of facts. No port "
+        "is opened, and nothing is judged. If a node has several tasks, the first one writes.",
         epilog=EPILOG,
     )
     add = parser.add_argument
@@ -57,7 +57,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--output",
         default="-",
         metavar="FOLDER|FILE",
-        help="where to: a folder gets a file called after the node (made whole, or not at all); - is stdout",
+        help="a folder gets a file named after the node (written completely, or not at all); - is stdout",
     )
     add(
         "--meet",
@@ -65,8 +65,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="write nothing, and answer netdoctor scan --meet, which tries ports and rates between nodes too",
     )
     add_option(parser, "secret_file")
-    add("--name", metavar="NODE", help="what the node is called (default: as its launcher has it)")
-    add("--all-tasks", action="store_true", help="every task writes, not the first one of each node alone")
+    add("--name", metavar="NODE", help="name of the node (default: its name in the launcher)")
+    add("--all-tasks", action="store_true", help="every task writes, not only the first one of each node")
     for name in (*OPTIONS, *JOB):
         add_option(parser, name, WORDS.get(name, ""))
     parser.set_defaults(run=run)

@@ -105,17 +105,17 @@ def _add_starting(parser: argparse.ArgumentParser) -> None:
     choice: dict[str, Any] = {"choices": ("run", "refuse"), "default": "refuse"}
     gate.add_argument("--on-undecided", **choice, help="where no problem is proven, and not all is known")
     gate.add_argument(
-        "--on-crash", **choice, help="where netdoctor itself breaks, which says nothing of a node"
+        "--on-crash", **choice, help="where netdoctor itself breaks, which is not a fault of a node"
     )
     gate.add_argument(
         "--max-age",
         type=_age,
         metavar="TIME",
-        help="start by the saved report where that lets it start, is of the same hosts, checks and job, "
-        "and is no older: 90, 10m, 2h",
+        help="do not scan if the saved report allows the start, has the same hosts, checks and job, "
+        "and is not older than this: 90, 10m, 2h",
     )
     gate.add_argument(
-        "--exclude-bad", action="store_true", help="start on the good nodes, after a scan of these alone"
+        "--exclude-bad", action="store_true", help="start on the usable nodes, after a scan of these alone"
     )
     gate.add_argument(
         "--min-nodes",
@@ -165,7 +165,7 @@ def _code(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """The whole command. It returns only where the command was not started."""
     if not args.started:
-        args.parser.error("what is to be started? netdoctor gate HOSTS -- COMMAND")
+        args.parser.error("which command should start? netdoctor gate HOSTS -- COMMAND")
     if (code := _unfit(args.started[0])) is not None:
         return code
     try:
@@ -187,7 +187,7 @@ def _gate(args: argparse.Namespace) -> int:
     from netdoctor.scanning.gate import Act
 
     if args.facts and args.max_age is not None:
-        raise InputError("--max-age starts by an earlier scan, --facts by what was written; leave one out")
+        raise InputError("--max-age uses an earlier scan, --facts uses written facts; leave one out")
     if (saved := saved_report(args.facts)) is not None:
         return _by_report(args, saved)
     request, before = _request(args)
@@ -202,7 +202,7 @@ def _gate(args: argparse.Namespace) -> int:
             targets = tuple(t for t in plan.inventory.targets if t.id in look.decision.nodes)
             bad = [t.id for t in plan.inventory.targets if t not in targets]
             who = fmt.number(len(bad), "node") if args.redact else fold(bad, 60)
-            _say(f"{look.decision.why} with {who}; looks at the others by themselves")
+            _say(f"{look.decision.why} with {who}; scans the others alone")
             first = look
             try:
                 plan = scanning.prepare(_alone(request, targets), profile_alone=_profile_alone(args))
@@ -232,11 +232,13 @@ def _by_report(args: argparse.Namespace, source: Path) -> int:
     from netdoctor.scanning.pool import MAX_AGE_S
 
     if args.exclude_bad:
-        raise InputError("--exclude-bad looks at nodes again, and a report is what was seen; leave one out")
+        raise InputError("--exclude-bad scans nodes again, and a report cannot; leave one out")
     fields, report = facts_asked(args, request_fields(args)), load(source)
     max_age_s = MAX_AGE_S if args.facts_age is None else args.facts_age
     if why := not_ours_now(report, now=time.time(), max_age_s=max_age_s):
-        old = Decision(act=Act.REFUSE, code=3, why=f"{source} says nothing of now: {why} (--facts-age)")
+        old = Decision(
+            act=Act.REFUSE, code=3, why=f"{source} does not show the present state: {why} (--facts-age)"
+        )
         return _refused(args, _Look(report, old, 0))
     request, job = scanning.kept_request(report, fields, source), facts_kept(report.facts).cluster_fact("job")
     outputs = _outputs(args, request)
@@ -278,7 +280,7 @@ def _request(args: argparse.Namespace) -> "tuple[ScanRequest, Report | None]":
     if args.min_nodes is not None and not args.exclude_bad:
         raise InputError("--min-nodes goes with --exclude-bad; without that the command starts on all nodes")
     if args.exclude_bad and args.meet is not None:
-        raise InputError("--exclude-bad looks at nodes again, and tasks call once; leave --meet out")
+        raise InputError("--exclude-bad scans nodes again, and tasks connect only once; leave --meet out")
     if args.exclude_bad and args.fail_on == "never":
         raise InputError("--exclude-bad and --fail-on never contradict each other; leave one out")
     return request_of(args, request_fields(args))

@@ -41,14 +41,14 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
     parser = subparsers.add_parser(
         "hosts",
-        help="show and convert host lists; list the good or bad nodes",
+        help="show and convert host lists; list usable or broken nodes",
         description="Read host lists of every kind, offline, and write them for another program.",
         epilog=EPILOG,
     )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     show = verbs.add_parser("show", help="which hosts a list names, and what it says of each")
     convert = verbs.add_parser("convert", help="the same hosts as a list for another program")
-    good = verbs.add_parser("good", help="the hosts that a report found in order")
+    good = verbs.add_parser("good", help="the hosts that a report found usable")
     bad = verbs.add_parser("bad", help="the hosts that a report found broken")
     for one in (show, convert):
         add_host_arguments(
@@ -64,13 +64,13 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         )
     for one in (good, bad):
         add_host_arguments(
-            one, f"a saved report (default: {LAST}), or host lists to pick from by the last report"
+            one, f"a saved report (default: {LAST}), or host lists to filter by the last report"
         )
         one.add_argument("--last", action="store_true", help=f"by the last report, {LAST} (the default)")
         one.add_argument(
             "--yes-exclude",
             action="store_true",
-            help="also where that leaves out more than a fifth of the hosts",
+            help="also if that leaves out more than a fifth of the hosts",
         )
     for one in (show, convert, good, bad):
         add_option(one, "format")
@@ -181,7 +181,7 @@ def _pick(args: argparse.Namespace) -> int:
     part = report.verdict.part
     if part is not None and args.verb == "good":
         raise InputError(
-            f"{path}: only {summary.part_text(part)} were looked at: no node is known to be good"
+            f"{path}: only {summary.part_text(part)} were looked at: no node is known to be usable"
         )
     listed = path != LAST or not words_said
     targets = hosts.targets(report) if listed else list(_inventory(args, words_said).targets)
@@ -190,7 +190,7 @@ def _pick(args: argparse.Namespace) -> int:
     _tell([f"{path}, {when}: {', '.join(f'{len(ids)} {kind}' for kind, ids in kinds.items() if ids)}"])
     chosen = set(kinds[args.verb])
     left_out = len(targets) - len(chosen) if args.verb == "good" else len(chosen)
-    others = [k for k in ("undecided", "not examined") if kinds[k]]
+    others = [k for k in ("undecided", "not tested") if kinds[k]]
     if others:
         _tell([f"{kind}, so not {args.verb}: {_fold(kinds[kind])}" for kind in others])
     if args.verb == "good" and not chosen:
@@ -226,7 +226,7 @@ def _kinds(report: "Report", ids: Sequence[str]) -> dict[str, list[str]]:
     kind_of = dict.fromkeys(report.healthy_nodes, "good")
     kind_of |= dict.fromkeys(report.undecided_nodes, "undecided")
     kind_of |= dict.fromkeys(report.unhealthy_nodes, "bad")
-    kinds: dict[str, list[str]] = {"good": [], "bad": [], "undecided": [], "not examined": []}
+    kinds: dict[str, list[str]] = {"good": [], "bad": [], "undecided": [], "not tested": []}
     for name in ids:
-        kinds[kind_of.get(name, "not examined")].append(name)
+        kinds[kind_of.get(name, "not tested")].append(name)
     return kinds

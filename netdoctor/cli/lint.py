@@ -25,7 +25,7 @@ STDIN = "<stdin>"
 EPILOG = """\
 examples:
   netdoctor lint job.sbatch                      what cannot work, before it waits in the queue
-  netdoctor lint node*.sh hostfile train.env     files of one job, held against each other, too
+  netdoctor lint node*.sh hostfile train.env     files of one job, also compared with each other
   netdoctor lint -o github jobs/*.sbatch         annotations in a pull request
   netdoctor lint --ignore env.ifname-guess j.sh  without one rule
   generate | netdoctor lint --as sbatch -        from standard input

@@ -68,7 +68,7 @@ def add_host_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
     """What names the hosts; `host_words` puts it together."""
     add = parser.add_argument
     add("hosts", nargs="*", metavar="HOSTS", help=hosts)
-    add("--from-env", action="store_true", help="the nodes of the Slurm, PBS, LSF or Grid Engine job around")
+    add("--from-env", action="store_true", help="inside a Slurm, PBS, LSF or Grid Engine job: its nodes")
     add("--from-ssh-config", metavar="GLOB", help="the hosts of the ssh config that match: 'gpu-*'")
 
 
@@ -102,8 +102,8 @@ def add_scan_arguments(parser: argparse.ArgumentParser, hosts: str) -> None:
     parser.add_argument(
         "--last",
         action="store_true",
-        help="the hosts and options of the last saved report; what is said now wins, and --only, --skip and "
-        "--node hold for this run alone",
+        help="the hosts and options of the last saved report; what this command line has wins, and "
+        "--only, --skip and --node hold for this run alone",
     )
     nodelist = "as HOSTS, in the words of srun: gpu[01-16]"
     parser.add_argument("-w", "--nodelist", action=Joined, metavar="EXPR", help=nodelist)
@@ -160,9 +160,9 @@ def request_fields(args: argparse.Namespace) -> dict[str, Any]:
     fields["remarks"] = tuple(getattr(args, "remarks", ()))
     if "facts" in fields:
         if "via" in fields:
-            raise InputError("--facts judges what was written, and reaches nobody; leave --via out")
+            raise InputError("--facts judges written facts, and contacts no node; leave --via out")
         if "" in fields["facts"]:
-            raise InputError("--facts names nothing; was a variable to stand there?")
+            raise InputError("--facts is empty; is a variable unset?")
         fields["via"] = FILED
     if "meet" in fields:
         if "via" in fields or fields.get("local"):

@@ -161,7 +161,7 @@ class Parser(argparse.ArgumentParser):
         every = f"; there are: {', '.join(known)}"
         if not isinstance(action, argparse._SubParsersAction):
             hint = did_you_mean(str(value), known) or every
-            raise argparse.ArgumentError(action, f"{value!r} is none of the choices{hint}")
+            raise argparse.ArgumentError(action, f"{value!r} is not one of the choices{hint}")
         correction = CORRECTIONS.get(f"{self.prog} {value}")
         hint = f"; did you mean {correction}?" if correction else did_you_mean(str(value), known)
         self.error(f"no command is called {value!r}{hint or every}")

@@ -77,7 +77,10 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add("--script", metavar="TEXT", help="the program with its options, as one word: 'train.py --cfg x'")
     add("--nproc", type=_nproc, metavar="auto|N", help="processes on each node (auto: its GPUs, or slots=)")
     add(
-        "--port", type=_auto_port, metavar="auto|N", help="of the rendezvous (auto: what the report saw free)"
+        "--port",
+        type=_auto_port,
+        metavar="auto|N",
+        help="of the rendezvous (auto: one that the report found free)",
     )
     add("--rdzv", choices=("c10d", "static"), default="c10d", help="torchrun's rendezvous (c10d)")
     add(
@@ -88,7 +91,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="for the job; repeatable, and wins",
     )
     add("--debug", action="store_true", help="have NCCL and torch say what they do")
-    add("--only-good", action="store_true", help="leave out nodes that the report does not call healthy")
+    add("--only-good", action="store_true", help="leave out nodes that the report does not call usable")
     add("--any-nodes", action="store_true", help="Slurm, k8s: as many nodes, not these")
     add("--image", metavar="NAME", help="k8s: the container's image")
     add("--job", metavar="NAME", default="job1", help="name of the job (job1)")

@@ -70,7 +70,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--exit-style",
         choices=("default", "nagios"),
         default="default",
-        help="nagios: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN, which is also all that is no verdict",
+        help="nagios: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN, also where there is no verdict",
     )
     out.add_argument("--plan", action="store_true", help="print what would run where, and contact nothing")
     out.add_argument(

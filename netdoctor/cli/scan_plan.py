@@ -38,7 +38,7 @@ def lines(plan: Plan, width: int | None) -> Iterator[str]:
         )
     for step in scan.plan:
         one = step.experiment
-        title = "once more" if step.again else clean(one.title)
+        title = "again" if step.again else clean(one.title)
         lead = f"  {clean(one.name):<10} {one.cost:<10} at most {step.limit_s:>4.0f} s  "
         yield from _two_columns(lead, title, width)
     yield ""

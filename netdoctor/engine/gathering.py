@@ -194,11 +194,11 @@ def _believer(group: str, arguments: Mapping[str, Any]) -> Callable[[Missing], M
         if cls is None or not missing.why.is_skip:
             return missing
         if FACT_TYPES[cls].named and any(arguments.values()):
-            return Missing(Why.NOT_EXAMINED, f"the node did not look: {missing.detail or missing.why}")
+            return Missing(Why.NOT_EXAMINED, f"the node did not report it: {missing.detail or missing.why}")
         if FACT_TYPES[cls].absent:
             return missing
         why = missing.detail or missing.why.replace("_", " ")
-        return Missing(Why.FAILED, f"{group}: the node did not look: {why}")
+        return Missing(Why.FAILED, f"{group}: the node did not report it: {why}")
 
     return believed
 

@@ -305,10 +305,13 @@ class _CheckRun:
                 key, title, culprits = f"{UNMEASURED}stopped", _UNMEASURED[Why.STOPPED], nodes
                 summary = f"check {name} was stopped before it had judged"
             elif isinstance(error, TimeoutError):
-                key, title = f"check-hung-{name}", f"{owner} {name} hung; the nodes are not to blame"
+                key, title = f"check-hung-{name}", f"{owner} {name} hung; this is not a fault of the nodes"
                 summary = f"check {name} gave {_text_of(error)}"
             else:
-                key, title = f"check-crashed-{name}", f"{owner} {name} crashed; the nodes are not to blame"
+                key, title = (
+                    f"check-crashed-{name}",
+                    f"{owner} {name} crashed; this is not a fault of the nodes",
+                )
                 summary = f"check {name} ended with {type(error).__name__}: {_text_of(error)}"
             self.cells.update(dict.fromkeys(nodes, Status.UNKNOWN))
             target = nodes[0] if self.check.scope == "node" else CLUSTER
@@ -359,16 +362,16 @@ def _weight(why: Why) -> int:
 
 UNMEASURED = "unmeasured-"  # keys of causes that say why a fact is missing
 _UNMEASURED = {
-    Why.NO_PERMISSION: "netdoctor was not allowed to look at everything on {nodes}",
+    Why.NO_PERMISSION: "netdoctor was not allowed to read everything on {nodes}",
     Why.TIMED_OUT: "{nodes} did not answer some questions in time",
     Why.UNPARSABLE: "netdoctor could not read some answers from {nodes}",
     Why.FAILED: "netdoctor could not measure everything on {nodes}",
     Why.LOST: "netdoctor lost its connection to {nodes}",
     Why.JUMP: "netdoctor lost the jump host on the way to {nodes}",
-    Why.STOPPED: "the scan ended before {nodes} {was} fully examined",
+    Why.STOPPED: "the scan ended before {nodes} {was} fully tested",
     Why.NOT_APPLICABLE: "does not apply to {nodes}",
     Why.NOT_COLLECTED: "not collected on {nodes}",
-    Why.NOT_EXAMINED: "not examined on {nodes}",
+    Why.NOT_EXAMINED: "not tested on {nodes}",
 }
 
 

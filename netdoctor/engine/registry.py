@@ -251,7 +251,7 @@ def _why_nothing(
     if only and len(by_name) == len(here):
         return f"{_ids(here)}: only where named in full, without *"
     if not skip:
-        return f"{_ids(here)} comes with every scan, and looks at nothing by itself"
+        return f"{_ids(here)} is part of every scan, and checks nothing by itself"
     return f"--skip removes everything that {'--only asks for' if only else f'profile {profile.value} has'}"
 
 

@@ -104,4 +104,4 @@ def _counts(near: Near) -> Iterable[Value]:
     if len(near.gpus) == amount and all(near.gpus.values()):
         least, most, world = min(near.gpus.values()), max(near.gpus.values()), sum(near.gpus.values())
         each = f"{least} each" if least == most else f"{least} to {most}"
-        yield Value(text=f"{world} GPUs, {each}: world size {world} with one process a GPU")
+        yield Value(text=f"{world} GPUs, {each}: world size {world} with one process per GPU")

@@ -258,7 +258,7 @@ class AllReduce:
     rows: tuple[SizeRow, ...] = ()
     # solo[node]: the same inside a node with several GPUs.
     solo: dict[str, tuple[SizeRow, ...]] = field(default_factory=dict)
-    # Once more without the nodes that the pairs blamed: who was left, and their rows.
+    # Again without the nodes that the pairs blamed: who was left, and their rows.
     survivors: tuple[str, ...] = ()
     survivor_rows: tuple[SizeRow, ...] = ()
     # From the hardware of the nodes: what healthy systems reach, what they hardly fall below, what nothing

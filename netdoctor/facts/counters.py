@@ -14,7 +14,7 @@ class Counted:
     name: str
     # Those that are not 0, by the kernel's names, since whatever made them begin.
     values: Mapping[str, int] = field(default_factory=dict)
-    # How many could be read, so that 0 is told from nothing. Of interfaces that carry RDMA also tx_pauses,
+    # How many could be read, to distinguish 0 from nothing. Of interfaces that carry RDMA also tx_pauses,
     # rx_pauses (frames), tx_pause_us, rx_pause_us, over all priorities, and tx_pause_storm_*.
     read: int = 0
     uppers: tuple[str, ...] = ()  # interfaces on top of this one: bonds, bridges, VLANs
@@ -38,7 +38,7 @@ class CounterFacts:
 @fact("counters_later", origin="measure")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaterCounters:
-    """The same once more, after all that was measured."""
+    """The same again, after all that was measured."""
 
     reading: CounterFacts
     gpu: GpuFacts | None = None  # what GPUs count, and nothing else of them

@@ -135,7 +135,7 @@ class ResolveFacts:
     # GLOO_SOCKET_IFNAME is unset.
     first_bindable: str | None = None
     peers: tuple[Lookup, ...] = ()  # one lookup per name asked for
-    # Lines of /etc/hosts that mention a name asked for or the own name (evidence).
+    # Lines of /etc/hosts that mention a name asked for or the node's own name (evidence).
     hosts_lines: tuple[str, ...] = ()
 
     def missing_field(self) -> str:

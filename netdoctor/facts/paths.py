@@ -39,7 +39,7 @@ class Path:
     sources: dict[str, str] = field(default_factory=dict)
     network: str = ""  # of the addresses, empty where they are in several
     users: tuple[str, ...] = ()  # what dials here, ``NCCL``, ``gloo``, ``MASTER_ADDR``; of a rail, its ports
-    tried: bool = True  # of a rail, whether what it carries can be told from the node's others
+    tried: bool = True  # of a rail, whether what it carries can be distinguished from the node's others
 
     @property
     def is_main(self) -> bool:
@@ -68,7 +68,7 @@ class Paths:
     # and `sources` are those of the rail that sends.
     rails: tuple[Path, ...] = ()
     uses: tuple[Use, ...] = ()  # every address that the job advertises, those that nobody can dial included
-    # Purposes that were not counted, or could not be told, and why.
+    # Purposes that were not counted, or are not known, and why.
     left_out: dict[str, str] = field(default_factory=dict)
 
     @property

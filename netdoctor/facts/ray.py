@@ -22,8 +22,8 @@ class RayFacts:
     ports: tuple[int, ...] = ()
     # The lowest and the highest that workers listen on, None for those that the kernel picks.
     worker_ports: tuple[int, int] | None = None
-    raylets: int = 1  # how many there are of this cluster at this address; the first one is told of
-    cpus: float | None = None  # cpus, gpus: what all of them hand out, None where it was not said
+    raylets: int = 1  # how many there are of this cluster at this address; the first one is reported
+    cpus: float | None = None  # cpus, gpus: what all of them offer, None where it was not said
     gpus: float | None = None
     object_store_bytes: int | None = None
     object_store_dir: str = ""  # ``/dev/shm``, or where it went instead

@@ -217,7 +217,7 @@ class Requested:
 
     name: str
     specifier: str = ""  # of PEP 440, ``>=0.8,<1``
-    marker: str = ""  # of PEP 508, which nodes it is meant for; both empty where nothing is said
+    marker: str = ""  # of PEP 508, which nodes it is meant for; both empty where none is given
     origin: str = BY_HAND  # BY_HAND or ``reqs.txt:4``
     only_if_there: bool = False  # a constraint, which asks for nothing that is not installed
     extras: tuple[str, ...] = ()  # ``vllm[ray]``
@@ -242,7 +242,7 @@ class Job:
     image: str | None = None  # the container image that the job runs in, as docker names it
     # The address of each node that peers are expected to dial, by node id.
     data_addresses: dict[str, str] = field(default_factory=dict)
-    # Soft limits of the session that netdoctor runs in, where steps are held against it: memlock in bytes,
+    # Soft limits of the session that netdoctor runs in, for comparison with a step: memlock in bytes,
     # nofile; None stands for unlimited.
     session_limits: dict[str, int | None] = field(default_factory=dict)
     reach: tuple[str, ...] = ()  # URLs that every node is to reach

@@ -141,7 +141,7 @@ class Lab:
         with self._changing() as site:
             for active in reversed(self.state.active(node, fault)):
                 self._heal_one(site, active)
-                done.append(f"{active.node}: {active.fault} healed")
+                done.append(f"{active.node}: {active.fault} repaired")
         return done
 
     def _heal_one(self, site: Site, active: Active) -> None:
@@ -227,9 +227,9 @@ def _fault(name: str, state: State) -> Fault:
             f"{name} needs the full lab: in a loopback lab the nodes share this machine. There are {works}"
         )
     if kind.needs == "hca" and not state.hcas:
-        raise LabError(f"{name} needs pretended HCAs: start the lab with --hcas 2")
+        raise LabError(f"{name} needs simulated HCAs: start the lab with --hcas 2")
     if kind.needs == "gpu" and not state.gpus:
-        raise LabError(f"{name} needs pretended GPUs: start the lab with --gpus 2")
+        raise LabError(f"{name} needs simulated GPUs: start the lab with --gpus 2")
     if kind.needs == "gcc" and requirements.compiler() is None:
         raise LabError(f"{name} needs a C compiler: apt-get install gcc libc6-dev")
     return kind
@@ -292,7 +292,7 @@ def up(
                 "whose nodes share this machine's network"
             )
     if gpus and requirements.compiler() is None:
-        raise LabError("pretended GPUs need a C compiler: apt-get install gcc libc6-dev")
+        raise LabError("simulated GPUs need a C compiler: apt-get install gcc libc6-dev")
     _new_folder(folder)
     with states.locked(folder):
         if states.read(folder) is not None:

@@ -263,7 +263,7 @@ class Forks:
         while b"\n" not in self.buffer:
             data = os.read(self.status[0], 65536)
             if not data:
-                raise OSError("a node ended without a word")
+                raise OSError("a node ended without any message")
             self.buffer += data
         line, _, self.buffer = self.buffer.partition(b"\n")
         message: dict[str, Any] = json.loads(line)

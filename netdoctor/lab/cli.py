@@ -35,8 +35,8 @@ def add_parser(subparsers: Any) -> None:
     up.add_argument("--ssh-port", type=int, default=44222, metavar="PORT", help="(44222)")
     up.add_argument("--subnet", metavar="NET", help="such as 10.77.0.0/24 (the first that is free)")
     up.add_argument("--data-net", action="store_true", help="a second network on eth1")
-    up.add_argument("--hcas", type=int, default=0, metavar="N", help="pretended HCAs per node")
-    up.add_argument("--gpus", type=int, default=0, metavar="N", help="pretended GPUs per node")
+    up.add_argument("--hcas", type=int, default=0, metavar="N", help="simulated HCAs per node")
+    up.add_argument("--gpus", type=int, default=0, metavar="N", help="simulated GPUs per node")
     up.add_argument(
         "--link-layer", choices=("Ethernet", "InfiniBand"), default="Ethernet", help="of the HCAs"
     )
@@ -109,7 +109,7 @@ def _up(args: argparse.Namespace) -> int:
     print(f"{kind}: {first} to {last}, {lab.address(first)} to {lab.address(last)}")
     pretended = [f"{n} {what}" for n, what in ((args.hcas, "HCAs"), (args.gpus, "GPUs")) if n]
     if pretended:
-        print(f"each with {' and '.join(pretended)}, pretended")
+        print(f"each with {' and '.join(pretended)}, simulated")
     print(f"  netdoctor scan --ssh-config {lab.ssh_config} {lab.hosts_file}")
     print(f"  ssh -F {lab.ssh_config} {first}")
     print(f"  netdoctor lab break{here} {last} {'sshd-down' if args.loopback else 'drop'}")
@@ -133,7 +133,7 @@ def _break(args: argparse.Namespace) -> int:
 
 def _heal(args: argparse.Namespace) -> int:
     done = _load(args).heal(args.node, args.fault)
-    print("\n".join(done) if done else "nothing to heal")
+    print("\n".join(done) if done else "nothing to repair")
     return 0
 
 

@@ -271,23 +271,23 @@ def heal_gpu(site: Site, active: Active) -> None:
 
 
 def hca_fault(name: str, summary: str, text: str, **params: str) -> Fault:
-    text = f"{{node}}: {{hcas}} {text} (pretended)"
+    text = f"{{node}}: {{hcas}} {text} (simulated)"
     return Fault(name, summary, text, hca_values, params={"hca": "last", **params}, key=("hca",), needs="hca")
 
 
 def gpu_fault(name: str, summary: str, text: str, /, **params: str) -> Fault:
-    return Fault(name, summary, f"{{node}}: {text} (pretended)", gpu, heal_gpu, params, needs="gpu")
+    return Fault(name, summary, f"{{node}}: {text} (simulated)", gpu, heal_gpu, params, needs="gpu")
 
 
 FAULTS = (
     Fault(
         "hca-missing", "an HCA has no RDMA device",
-        "{node}: no RDMA device {hcas}; its PCI function is there (pretended)",
+        "{node}: no RDMA device {hcas}; its PCI function is there (simulated)",
         hca_missing, heal_hca_missing, {"hca": "last"}, ("hca",), needs="hca",
     ),
     Fault(
         "hca-no-device", "an HCA has no device in /dev/infiniband",
-        "{node}: nothing in /dev/infiniband for {hcas} (pretended)",
+        "{node}: nothing in /dev/infiniband for {hcas} (simulated)",
         hca_no_device, heal_hca_no_device, {"hca": "last"}, ("hca",), needs="hca",
     ),
     hca_fault("hca-down", "an HCA port is down", "is DOWN, physically Disabled"),
@@ -298,7 +298,7 @@ FAULTS = (
     hca_fault("hca-rate", "an HCA port is slower", "runs at {rate}", rate="200 Gb/sec (2X NDR)"),
     Fault(
         "hca-file", "a file of an HCA says something else",
-        "{node}: {hcas} has {value} in {file} (pretended)", hca_values, None,
+        "{node}: {hcas} has {value} in {file} (simulated)", hca_values, None,
         {"hca": "last", "file": "ports/1/sm_lid", "value": "0x9"}, ("hca", "file"),
         needs="hca",
     ),
@@ -307,7 +307,7 @@ FAULTS = (
     hca_fault("hca-numa", "an HCA is on another NUMA node", "is on NUMA node {numa}", numa="1"),
     Fault(
         "hca-errors", "a counter of an HCA port grows",
-        "{node}: {hcas} counts {per_s} {counter} a second (pretended)", hca_errors, heal_hca_errors,
+        "{node}: {hcas} counts {per_s} {counter} a second (simulated)", hca_errors, heal_hca_errors,
         {"hca": "last", "counter": "symbol_error", "per_s": "50"}, ("hca", "counter"), needs="hca",
     ),
     hca_fault(
@@ -348,7 +348,7 @@ FAULTS = (
         "the GPUs are in fabric state {state}, status {status}", state="2", status="0",
     ),
     Fault(
-        "gpu-mode", "NVML answers otherwise: NAME=VALUE", "{node}: the GPUs have {settings} (pretended)",
+        "gpu-mode", "NVML answers otherwise: NAME=VALUE", "{node}: the GPUs have {settings} (simulated)",
         gpu, heal_gpu, free=True, needs="gpu",
     ),
     gpu_fault("gpu-no-peermem", "nvidia-peermem is not loaded", "nvidia-peermem is not loaded"),

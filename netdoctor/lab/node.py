@@ -36,7 +36,7 @@ session optional pam_limits.so
 session optional pam_env.so
 """
 PAM_LIMITS = "/etc/security/limits.d/20-netdoctor-lab.conf"
-STAND_IN = "netdoctor lab: stands in for a library that goes with pretended HCAs; nothing can load it\n"
+STAND_IN = "netdoctor lab: stands in for a library that goes with simulated HCAs; nothing can load it\n"
 CLEAN_PROFILE = 'if [ -n "$BASH_VERSION" ] && [ -f ~/.bashrc ]; then . ~/.bashrc; fi\n'
 
 

@@ -79,12 +79,12 @@ def _not_ignored(read: Read, findings: list[Finding], selected: Collection[str] 
         advice = ""
         name = REASONLESS if not ignore.reason or not ignore.rules else UNUSED
         if name == REASONLESS:
-            text = "an ignore names a rule and gives a reason; without them it is not heeded"
+            text = "an ignore names a rule and gives a reason; otherwise it has no effect"
             advice = "# netdoctor: ignore[env.port] the port is free here"
         elif unknown := [rule for rule in ignore.rules if rule not in RULES]:
             text, advice = f"no rule is called {unknown[0]}", "netdoctor lint --list"
         elif not ignore.used and (selected is None or set(ignore.rules) <= set(selected)):
-            text = f"nothing here is found by {', '.join(ignore.rules)}: the comment can go"
+            text = f"nothing here is found by {', '.join(ignore.rules)}: remove the comment"
         else:
             continue
         yield Finding(path, ignore.position, name, Severity.WARNING, text, advice)

@@ -359,7 +359,7 @@ def _rows(
     sizes = len(tables[members[0]])
     for number, table in tables.items():
         if not table or len(table) < sizes:
-            text = f"rank {number} tells of {len(table)} sizes" + (f" of {sizes}" if sizes else "")
+            text = f"rank {number} reports {len(table)} sizes" + (f" of {sizes}" if sizes else "")
             unread.setdefault(ranks.ranks[number].node, text)
     rows = []
     for at, row in enumerate(tables[members[0]]):

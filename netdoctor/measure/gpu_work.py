@@ -145,7 +145,7 @@ def _in_use_now(context: Context, devices_of: Mapping[str, tuple[Gpu, ...]]) -> 
         nodes = [node for node in devices_of if _is_amd(devices_of[node]) is (group == "accelerators")]
         for node, facts in facts_of(context.transport, group, {n: {} for n in nodes}, ASK_S).items():
             if isinstance(facts, Missing):
-                busy[node] = f"who uses the GPUs cannot be told: {facts.detail}"
+                busy[node] = f"it is not known who uses the GPUs: {facts.detail}"
                 continue
             chosen = {(d.uuid, d.pci_bus_id) for d in devices_of[node]}
             now = of_amd(facts) if isinstance(facts, AcceleratorFacts) else facts.devices
@@ -202,7 +202,7 @@ def _read(event: Event | Missing, devices: tuple[Gpu, ...], left_out: dict[int, 
         for value in (rate.tflop_s, rate.memory_gbyte_s, rate.to_device_gbyte_s, rate.to_host_gbyte_s)
     ]
     if [r.index for r in rates] != [d.index for d in devices]:
-        return Missing(Why.UNPARSABLE, "it speaks of other GPUs than it was asked about")
+        return Missing(Why.UNPARSABLE, "it reports other GPUs than the requested ones")
     if not all(v is None or 0 < v < MOST for v in figures):
         return Missing(Why.UNPARSABLE, "figures that cannot be")
     names = [device.name if _is_amd(devices) else "" for device in devices]

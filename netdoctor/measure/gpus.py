@@ -88,5 +88,5 @@ def in_use(devices: Iterable[Gpu]) -> str:
             size = f"{unseen_bytes(device) // MIB} MiB"
             return f"GPUs in use: processes that cannot be seen ({size})"
         if device.processes is None and device.error is None:
-            return f"who uses the GPUs cannot be told: the driver does not say it of GPU {device.index}"
+            return f"it is not known who uses the GPUs: the driver does not say it for GPU {device.index}"
     return ""

@@ -81,7 +81,7 @@ def _outcome(
             at[node] = event.text
     if known is not None:
         if [one.name for one in known] != names:
-            return Missing(Why.UNPARSABLE, "it speaks of other packages than it was asked about")
+            return Missing(Why.UNPARSABLE, "it reports other packages than the requested ones")
         return Imports(imports=tuple(_bounded(one) for one in known))
     if state.running:
         return None

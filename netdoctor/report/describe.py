@@ -134,7 +134,7 @@ def fix_label(report: Report, fix: FixRecord) -> str:
 
 def script_label(report: Report, fix: FixRecord) -> str:
     """The same where a script is shown in place of its commands."""
-    undo = ", --undo takes it back" if fix.undo else ""
+    undo = ", --undo reverts it" if fix.undo else ""
     return f"{fix_label(report, fix)}{f'; a script to read{undo}' if fix.script else ''}"
 
 

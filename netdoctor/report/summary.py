@@ -132,8 +132,8 @@ def headline(report: Report, limit: int = 400) -> str:
         return ", ".join(parts) or "see the table"
     lost = report.undecided_nodes
     examined = len(report.matrix.nodes) - len(lost)
-    where = f" on the {number(examined, 'node')} examined" if examined > 0 and lost else ""
-    rest = f"; {nodes_text(report, lost)} could not be examined fully" if lost else ""
+    where = f" on the {number(examined, 'node')} tested" if examined > 0 and lost else ""
+    rest = f"; {nodes_text(report, lost)} could not be tested fully" if lost else ""
     return f"no problem proven{where}{rest}"
 
 
@@ -161,7 +161,7 @@ def stopped(report: Report) -> str | None:
     left = report.verdict.counts.unknown
     return (
         f"{by or 'not complete'} after {seconds(run.duration_ms)}: "
-        f"{number(left, 'result')} unknown, the rest is true"
+        f"{number(left, 'result')} unknown, the others are valid"
     )
 
 
@@ -252,7 +252,7 @@ def next_step(report: Report) -> tuple[str, str] | None:
         return f"fix {ids(todo)}, then" if again else f"fix {ids(todo)}, then scan again", again
     if report.verdict.gaps and not report.verdict.counts.unknown and report.run.complete:
         return (
-            "see to what was not tested, then" if again else "see to what was not tested, then scan again",
+            "resolve what was not tested, then" if again else "resolve what was not tested, then scan again",
             again,
         )
     return ("examine again what is unknown:" if again else "scan again"), again

@@ -192,7 +192,7 @@ def corrected(predicted: Choice, answer: NcclAnswer | None, net: NetFacts, env: 
         return replace(predicted, untold="", by_nccl=True)
     if rows:
         return Choice(rows[0], "asked", by_nccl=True)
-    text = f"NCCL itself chose {answer.address}, which is of no interface that was seen"
+    text = f"NCCL itself chose {answer.address}, but no known interface has that address"
     return replace(predicted, untold=text)
 
 
@@ -256,7 +256,7 @@ def _looked_up(host: str, resolve: ResolveFacts | None) -> CommId:
         known = {lookup.name: lookup for lookup in (resolve.own, *resolve.peers)}
     lookup = known.get(host)
     if lookup is None or (lookup.error or "").startswith("timed out"):
-        return CommId(untold=f"what {host} in NCCL_COMM_ID means there was not looked up")
+        return CommId(untold=f"what {host} in NCCL_COMM_ID was not looked up there")
     address = None if lookup.failed else parse(lookup.addresses[0])
     return CommId(address)  # a zone that the name service gives is dropped
 

@@ -123,7 +123,7 @@ def _store(nodes: Mapping[str, Known], job: Job, left_out: dict[str, str]) -> It
     for one in () if found else nodes.values():
         lookups = (*one.resolve.peers, one.resolve.own) if one.resolve else ()
         found |= dict.fromkeys(a for look in lookups if look.name == given for a in look.addresses[:1])
-    left_out[STORE] = f"MASTER_ADDR={given} is no address of rank 0's node alone"
+    left_out[STORE] = f"MASTER_ADDR={given} is not an address of rank 0's node only"
     for address in found:
         # Of another machine than rank 0's, of several, or nobody's: what rdzv.addr judges.
         if [node for node, one in nodes.items() if _row(one.net, address)] == [master]:
@@ -138,7 +138,7 @@ def _gloo(node: str, one: Known, job: Job, left_out: dict[str, str]) -> Iterator
         return
     devices = gloo.choose(one.net, one.resolve, values(one.env))
     if not devices:
-        left_out[GLOO] = "nodes were not asked what their own names mean"
+        left_out[GLOO] = "nodes did not look up their own names"
     for device in devices:
         if device.row is not None:
             yield Use(node=node, address=device.row.address, purpose=GLOO, rule=device.rule)
@@ -179,7 +179,7 @@ def _without_nccl(one: Known, job: Job) -> str:
     if job.backend:
         return f"the job uses {job.backend}"
     if one.gpu is None:
-        return "GPUs were not looked at"
+        return "GPUs were not read"
     has_gpu = one.gpu.devices or one.gpu.pci or one.gpu.device_nodes
     return "" if has_gpu else "no GPU there"
 

@@ -97,7 +97,7 @@ def _less(
                 here = f"no node of the kind has more than {most}"
             yield (
                 f"{kind.name} normally has {normal:g} {WHAT[key]}; {here} ({kind.source}). "
-                "Nothing is judged by that: --expect does"
+                "This is only a note: --expect makes it count"
             )
 
 

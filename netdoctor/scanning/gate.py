@@ -86,7 +86,7 @@ def _without(report: Report, rules: Rules) -> Decision:
     """The good nodes, to be looked at by themselves: among them other things may hold than among all."""
 
     def refuse(why: str) -> Decision:
-        text = f"{summary.verdict(report)}, and nobody can be left out: {why}"
+        text = f"{summary.verdict(report)}, and no node can be left out: {why}"
         return Decision(act=Act.REFUSE, code=report.verdict.exit_code or 5, why=text)
 
     if report.verdict.part is not None or not report.run.complete:

@@ -87,7 +87,7 @@ def _facts(report: Report, outcome: Outcome, nodes: Sequence[str], moved: Collec
     before = facts_of(report)
     for group, by_node in before.node.items():
         for node in by_node.keys() & set(moved) if group != "node" else ():
-            by_node[node] = Missing(Why.FAILED, "not looked at again since the node is listed differently")
+            by_node[node] = Missing(Why.FAILED, "not scanned again since the node is listed differently")
     facts = store.merge(before, outcome.store)
     job = facts.cluster_fact("job")
     if isinstance(job, Job) and not isinstance(facts.cluster_fact("paths"), Missing):

@@ -57,7 +57,7 @@ class Requirements:
             self.notes.append(f"{origin}: {found.name} comes from an address: its version is not compared")
         extras = tuple(sorted(canonicalize_name(extra) for extra in found.extras))
         if extras and found.marker and not constraint:
-            self.notes.append(f"{origin}: extras of {found.name} behind a marker are not looked at")
+            self.notes.append(f"{origin}: extras of {found.name} behind a marker are not checked")
         name = self.names.setdefault(canonicalize_name(found.name), found.name)
         self.requested.append(
             Requested(

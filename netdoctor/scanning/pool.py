@@ -364,7 +364,7 @@ def _choose_line(node: str, lines: Sequence[Written], notes: list[str]) -> Writt
             other = "and not all say of which machine" if "" in machines else "of different machines"
             why = other if all_have_jobs else "and nothing says which holds"
             positions = listing(line.position for line in good)
-            return replace(newest, fault=Fault.TWICE, detail=f"{positions} speak of it, {why}")
+            return replace(newest, fault=Fault.TWICE, detail=f"{positions} are about it, {why}")
         notes.append(f"{node} has several lines of one job: the newest, {newest.position}, is taken")
     for line in lines:
         if line.fault is not None:

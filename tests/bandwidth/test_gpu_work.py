@@ -76,7 +76,7 @@ def test_each_gpu_says_what_it_did(python: str, tmp_path: Path) -> None:  # noqa
         "GPU 1 multiplies at 400 TFLOP/s, others at 700",
         "GPU 2 gives 3 different values when it multiplies the same numbers again",
         f"GPU 3 did not do its work: RuntimeError: {kernel}",
-        "GPU 4 moves its memory at 1000 GB/s, others at 2900",
+        "GPU 4 has a memory rate of 1000 GB/s, others at 2900",
     }
 
 

@@ -86,7 +86,7 @@ def test_what_does_not_apply_or_is_kept_from_the_login() -> None:
 HOT = (AmdSensor(name="junction", temperature_c=100.0, critical_c=100.0),)
 UNHEALTHY: dict[str, tuple[dict[str, Any], str]] = {
     "uncorrected errors since the driver was loaded: 2 in umc": ({"uncorrected": {"umc": 2}}, "amd-ecc"),
-    "1 bad page of memory cannot be taken out of use": ({"bad_pages": {"F": 1}}, "amd-memory-worn"),
+    "1 bad page of memory cannot be retired": ({"bad_pages": {"F": 1}}, "amd-memory-worn"),
     "3 bad pages of memory wait for a reset": ({"bad_pages": {"P": 3, "R": 9}}, "amd-memory-pending"),
     "junction at 100 C": ({"sensors": HOT}, "amd-hot"),
     "limited to 550 W": ({"power_cap_w": 550.0}, "amd-power-capped"),
@@ -121,7 +121,7 @@ def test_what_is_normal_for_boards() -> None:
     """Corrected errors, an idle link, limits that all have, a board that sleeps, a virtual machine."""
     (told,) = health(spoilt(corrected={"umc": 40}, bad_pages={"R": 2}, replays=1))
     assert told.status is Status.PASS
-    assert "40 corrected errors, 2 pages taken out of use and 1 PCIe replays" in told.summary
+    assert "40 corrected errors, 2 retired pages and 1 PCIe replays" in told.summary
     same = mi300x(amd=tuple(board(i, link_width=8, xgmi_links=3, clock_most_mhz=900) for i in range(8)))
     assert health(same, same) == []
     assert health(spoilt(link_gt_s=2.5)) == []
@@ -163,7 +163,7 @@ def test_who_is_on_the_gpus_already() -> None:
     (held,) = idle(amd=(board(0, vram_used_bytes=60 << 30), board(1, vram_used_bytes=300 << 20)))
     assert held.summary == "61440 MiB of 0000:05:00.0 are in use by processes that cannot be seen"
     (untold,) = idle(processes=None)
-    assert (untold.status, untold.gap) == (Status.SKIP, "who uses AMD GPUs cannot be told")
+    assert (untold.status, untold.gap) == (Status.SKIP, "who uses the AMD GPUs")
     assert [one.status for one in amd_idle(NOTHING)] == [Status.SKIP]
 
 

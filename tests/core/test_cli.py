@@ -147,7 +147,7 @@ def test_the_catalogue_and_a_manual_page(tmp_path: Path) -> None:
     assert "Matters because:" in page.stdout
     judged = "judges: PortMatrix, FirewallFacts of all nodes, Paths, Job, HostFacts of all nodes\n"
     assert judged in page.stdout
-    assert "waits for:" in page.stdout
+    assert "runs after:" in page.stdout
 
 
 def test_a_broken_plug_in_is_named_and_the_rest_listed(tmp_path: Path) -> None:

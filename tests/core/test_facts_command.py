@@ -17,7 +17,7 @@ from netdoctor.cli import facts
         ("--master-port 0", "is no port"),
         ("--path data", "is no path on the nodes; write /data or ~/run"),
         ("--path /proc/1/root", "holds nothing of a job"),
-        ("--profile thorough", "none of the choices"),
+        ("--profile thorough", "not one of the choices"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_looked_at(

@@ -18,7 +18,7 @@ from tests.core.test_options import EXAMPLES
     [
         ("scan h --profil quick", "netdoctor scan: there is no option --profil; did you mean --profile?"),
         ("scan h --fial-on=warn", "netdoctor scan: there is no option --fial-on; did you mean --fail-on?"),
-        ("scan h -p quik", "'quik' is none of the choices; did you mean quick?"),
+        ("scan h -p quik", "'quik' is not one of the choices; did you mean quick?"),
         ("scann h", "no command is called 'scann'; did you mean scan?"),
         ("help scann", "no command is called 'scann'; did you mean scan?"),
         ("checks", "netdoctor checks: say which: list, explain"),

@@ -220,7 +220,7 @@ def test_in_a_container_it_is_said_what_is_not_seen() -> None:
     store = store_of(3, host={"n2": healthy.host(2, container="docker")})
     report = made(saying("sw.x", skip("no torch", gap="no torch")), store=store)
     (note,) = [note.text for note in report.notes]
-    assert note == "looked at from inside a container: n2; what is outside of it is not seen"
+    assert note == "scanned from inside a container: n2; what is outside of it is not visible"
     assert not made(saying("sw.x"), store=store).notes
 
 
@@ -243,7 +243,7 @@ def test_what_is_required_is_what_could_have_been_measured() -> None:
     assert verdict(Why.NOT_APPLICABLE, **every)[0] == "ready"
     assert verdict(Why.NOT_EXAMINED)[0] == verdict(Why.NOT_COLLECTED)[0] == "ready"
     assert verdict(Why.NOT_COLLECTED, **every)[0] == "undecided"
-    wanted = "required and not examined: net.x; not tested: the network on 1 of 3 nodes (busy)"
+    wanted = "required but not tested: net.x; not tested: the network on 1 of 3 nodes (busy)"
     assert verdict(Why.NOT_EXAMINED, **every) == ("undecided", f"no problem proven, {wanted}")
 
 

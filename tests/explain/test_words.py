@@ -211,7 +211,7 @@ def test_what_was_not_collected_has_no_value():
 def test_ranks_are_counted_where_gpus_are_known():
     near = Near(name="r", nodes=["a", "b"], gpus={"a": 8, "b": 8})
     said = [one.text for one in values(find("ranks")[0], near)]
-    assert said[1] == "16 GPUs, 8 each: world size 16 with one process a GPU"
+    assert said[1] == "16 GPUs, 8 each: world size 16 with one process per GPU"
     assert len(values(find("ranks")[0], Near(name="r", nodes=["a", "b"], gpus={"a": 8}))) == 1
 
 

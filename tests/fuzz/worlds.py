@@ -20,7 +20,7 @@ from tests.checks.build import env, job, nets, nodes, resolves
 from tests.checks.build import hosts as host_facts
 from tests.worlds import hosts
 
-OWN_NAME, PEERS = "give the own name", "put the names"
+OWN_NAME, PEERS = "give the host name", "add the names"
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -862,7 +862,7 @@ def test_command_line_from_up_to_down(lab4: Lab, tmp_path: Path, subnet: str) ->
     assert "site_firewall" in done.stdout
     assert "drop dir=in peers=gpu0 ports=29500" in run_cli("status", *where).stdout
     assert "gpu1: drop healed" in run_cli("heal", *where, "gpu1").stdout
-    assert "nothing to heal" in run_cli("heal", *where).stdout
+    assert "nothing to repair" in run_cli("heal", *where).stdout
     assert (tmp_path / "s" / "hosts.txt").exists()
     assert run_cli("hosts", *where, str(tmp_path / "h")).returncode == 0
     assert (tmp_path / "h" / "id_ed25519").stat().st_mode & 0o777 == 0o600

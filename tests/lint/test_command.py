@@ -35,7 +35,7 @@ def test_exit_codes_and_text(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     note = str(HERE / "bad" / "guide-a-eth0.sh")
     code, out, _ = called(capsys, bad, good)
     assert code == 1
-    assert out.startswith(f"{bad}:9:8 slurm.rank-in-batch [error] SLURM_PROCID is filled in once")
+    assert out.startswith(f"{bad}:9:8 slurm.rank-in-batch [error] SLURM_PROCID is expanded once")
     assert out.endswith("1 error in 2 files\n")
     assert called(capsys, good)[:2] == (0, "no findings in 1 file\n")
     assert [called(capsys, note, "--fail-on", how)[0] for how in ("warning", "note")] == [0, 1]

@@ -59,7 +59,7 @@ BAD: dict[str, list[tuple[int, str, str]]] = {
     "master-addr-env.sh": [(4, "torch.endpoint", "MASTER_ADDR of the environment is not read")],
     "same-rank.sbatch": [(5, "torch.node-rank", "takes itself for number 0")],
     "backslash.sh": [
-        (2, "torch.endpoint", "never meet"),
+        (2, "torch.endpoint", "never find each other"),
         (2, "torch.node-rank", "number 0"),
         (2, "shell.continuation", "looks for a program called --nproc-per-node"),
     ],
@@ -85,7 +85,7 @@ BAD: dict[str, list[tuple[int, str, str]]] = {
         (5, "torch.option", "unrecognized arguments"),
         (6, "torch.backend", "ends at once"),
         (7, "torch.rdzv-id", "another text on each of 2 nodes"),
-        (8, "torch.standalone", "none finds another"),
+        (8, "torch.standalone", "never find each other"),
         (9, "env.cuda-devices", "local rank 2 ends"),
         (10, "torch.launch", "deprecated"),
         (11, "cfg.parallel", "every rank ends"),
@@ -99,7 +99,7 @@ BAD: dict[str, list[tuple[int, str, str]]] = {
     "hostfile": [
         (2, "deepspeed.hostfile", "refuses this line: gpu02:8"),
         (3, "deepspeed.hostfile", "refuses this line: gpu03 slots = 8"),
-        (4, "deepspeed.hostfile", "stands in line 1 already"),
+        (4, "deepspeed.hostfile", "is already in line 1"),
     ],
     ".deepspeed_env": [
         (1, "deepspeed.env-file", "not enough values to unpack"),
@@ -110,7 +110,7 @@ BAD: dict[str, list[tuple[int, str, str]]] = {
         (4, "accelerate.config", "wait for each other"),
         (7, "accelerate.config", "one is dropped without a message"),
     ],
-    "accelerate.sbatch": [(6, "accelerate.num-processes", "4 start on each of 2, beside 8 GPUs")],
+    "accelerate.sbatch": [(6, "accelerate.num-processes", "4 start on each of 2, with 8 GPUs")],
     "mpirun.sh": [
         (2, "mpi.env-forward", "to no other node"),
         (3, "mpi.slots", "not enough slots"),
@@ -120,7 +120,7 @@ BAD: dict[str, list[tuple[int, str, str]]] = {
     "ray.yaml": [
         (3, "ray.yaml", "Ray refuses the file"),
         (7, "ray.yaml", "started twice"),
-        (9, "ray.yaml", "a cluster of its own"),
+        (9, "ray.yaml", "a separate cluster"),
     ],
     "train.env": [
         (1, "env.unknown-name", "nothing reads NCCL_SOCKET_IFACE"),
@@ -129,7 +129,7 @@ BAD: dict[str, list[tuple[int, str, str]]] = {
         (4, "env.ifname", "falls back to TCP"),
         (5, "env.word", "nothing is printed"),
         (6, "env.ifname", "an interface called ^docker0"),
-        (7, "env.address", "no name has a scheme in it"),
+        (7, "env.address", "a name has no scheme"),
         (8, "env.port", "99999 is no port"),
         (9, "env.old-name", "TORCH_NCCL_ASYNC_ERROR_HANDLING"),
     ],

@@ -97,7 +97,7 @@ def test_memory_that_somebody_unseen_holds_counts_as_use() -> None:
 def test_a_gpu_that_is_not_known_to_be_idle_is_left_alone() -> None:
     silent = hw.gpus(devices=(hw.gpu(0), hw.gpu(1, processes=None)))
     found = chosen(roster_of(plan(hw.gpus(2), silent)))
-    assert found.left_out == {"n2": "who uses the GPUs cannot be told: the driver does not say it of GPU 1"}
+    assert found.left_out == {"n2": "it is not known who uses the GPUs: the driver does not say it for GPU 1"}
 
 
 @pytest.mark.parametrize(
@@ -462,14 +462,14 @@ def test_a_rank_that_cannot_be_read_is_told(answer: Any) -> None:
     """Nobody verified its sums, although the others tell how fast it was."""
     found, unread = rows(told(1024), answer)
     assert [row.size_bytes for row in found] == [1024]
-    assert unread == {"n2": "rank 1 tells of 0 sizes of 1"}
+    assert unread == {"n2": "rank 1 reports 0 sizes of 1"}
     found, unread = rows(answer, told(1024))
     assert found == ()
-    assert unread == {"n1": "rank 0 tells of 0 sizes"}
+    assert unread == {"n1": "rank 0 reports 0 sizes"}
 
 
 def test_a_size_that_a_rank_leaves_out_and_figures_that_cannot_be_are_told() -> None:
-    assert rows(told(1024, 2048), told(1024))[1] == {"n2": "rank 1 tells of 1 sizes of 2"}
+    assert rows(told(1024, 2048), told(1024))[1] == {"n2": "rank 1 reports 1 sizes of 2"}
     found, unread = rows(told(1024, median_s=-1.0), told(1024))
     assert found == ()
     assert unread == {"n1": "rank 0 gives figures that cannot be"}

@@ -110,7 +110,10 @@ def test_the_jobs_own_gpus_alone() -> None:
 
 LEFT_ALONE = {
     "somebody computes": ({"gpus": (hw.gpus(devices=(hw.gpu(0), hw.gpu(1, processes=BUSY))),)}, "pid 4711"),
-    "nobody knows": ({"gpus": (hw.gpus(devices=(hw.gpu(0, processes=None),)),)}, "cannot be told"),
+    "nobody knows": (
+        {"gpus": (hw.gpus(devices=(hw.gpu(0, processes=None),)),)},
+        "it is not known who uses the GPUs",
+    ),
     "somebody came since": (
         {"gpus": (hw.gpus(1),), "now": {"n1": hw.gpus(devices=(hw.gpu(0, processes=BUSY),))}},
         "pid 4711",
@@ -125,7 +128,7 @@ LEFT_ALONE = {
     ),
     "AMD, and nobody knows": (
         {"gpus": (hw.no_gpus(),), "others": mi300x(processes=None), "software": ROCM},
-        "cannot be told",
+        "it is not known who uses the GPUs",
     ),
     "AMD, and unseen memory": (
         {"gpus": (hw.no_gpus(),), "others": mi300x(vram_used_bytes=60 << 30), "software": ROCM},

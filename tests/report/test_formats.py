@@ -407,7 +407,7 @@ def test_nagios_has_figures_and_causes() -> None:
 def test_nodes_that_need_hands_are_taken_out_and_no_others() -> None:
     report = sample_report("not_ready")
     assert (
-        slurm(report) == "# 0 of 4 nodes to be taken out; 2 not usable for what can be set right: "
+        slurm(report) == "# 0 of 4 nodes to be taken out; 2 not usable, but can be fixed in place: "
         "netdoctor report show\n"
     )
     first, second, *rest = report.causes
@@ -434,8 +434,8 @@ def test_nodes_that_need_hands_are_taken_out_and_no_others() -> None:
         slurm(usable)
         == kubectl(usable)
         == (
-            "# 0 of 4 nodes to be taken out; 1 not usable for what can be set right, 2 usable, and in need "
-            "of hands: netdoctor report show\n"
+            "# 0 of 4 nodes to be taken out; 1 not usable, but can be fixed in place, 2 usable, but in need "
+            "of manual work: netdoctor report show\n"
         )
     )
     assert kubectl(report).splitlines()[1] == (

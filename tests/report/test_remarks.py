@@ -53,8 +53,8 @@ def test_logins_in_each_others_way_are_told_with_a_number() -> None:
     for i in range(21, 31):
         crowd.put("host", healthy.name(i), Missing(Why.TIMED_OUT, "not finished within the node's 30 s"))
     (line,) = said(crowd)
-    assert line.startswith("several nodes ran out of time, and the others got in slowly")
-    assert "; -j 10 is half of what got through in time" in line
+    assert line.startswith("several nodes ran out of time, and the others were slow")
+    assert "; -j 10 is half of those that succeeded in time" in line
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ ONE_PATH = {
     "the variable names one": (both(), {"NCCL_SOCKET_IFNAME": "eth0"}, {}),
     "gloo": (both(), {}, {"backend": "gloo"}),
     "no GPU": (both(), {}, {"gpu": hw.no_gpus()}),
-    "GPUs were not looked at": (both(), {}, {"gpu": None}),
+    "GPUs were not read": (both(), {}, {"gpu": None}),
     "HCAs carry the data": (both(), {}, {"rdma": ROCE}),
     "a plug-in carries the data": (both(), {"NCCL_NET": "AWS Libfabric"}, {}),
     "the second one is not running": ({n: replace(m, netdevs=STOPPED) for n, m in both().items()}, {}, {}),
@@ -119,7 +119,7 @@ def test_one_path_is_all_that_is_dialled(variant: str) -> None:
 
 def test_says_why_purposes_were_left_out() -> None:
     assert paths_of(both(), backend="gloo").left_out["NCCL socket"] == "the job uses gloo"
-    assert paths_of(both(), gpu=None).left_out["NCCL socket"] == "GPUs were not looked at"
+    assert paths_of(both(), gpu=None).left_out["NCCL socket"] == "GPUs were not read"
     assert "mlx5_0:1" in paths_of(both(), rdma=ROCE).left_out["NCCL socket"]
     assert "own names" in paths_of(both()).left_out["gloo"]
     assert "no node could look up" in paths_of(both(), master_addr="head").left_out["store"]

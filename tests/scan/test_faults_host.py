@@ -43,7 +43,7 @@ MOST_FILES = min(resource.getrlimit(resource.RLIMIT_NOFILE)[1], 65536)
         case("node2 small-shm size=512m", "shm-small", "host.shm", status="warn"),
         case(
             "node2 shm-left", "shm-left-over", "host.shm", status="warn", look=True,
-            said="200 MiB of /dev/shm are files that no process uses any more",
+            said="200 MiB of /dev/shm are files that no process uses",
         ),
         case(
             ("node1 small-shm", "node2 small-shm"), "shm-small", "host.shm", nodes=("node1", "node2"),
@@ -109,7 +109,7 @@ def test_paths_of_the_job(lab4: Lab, tmp_path: Path) -> None:
     hidden = {one["check"] for one in scanned.cause("mount-hangs-srv-code")["explains"]}
     assert hidden == {"path.same"}, scanned.summary()
     (shared,) = [row["summary"] for row in scanned.report["results"] if row["check"] == "fs.shared"]
-    assert "/srv/model.bin is local: 4 nodes have one of their own" in shared
+    assert "/srv/model.bin is local: each of 4 nodes has its own" in shared
 
 
 SHARE_FAULTS = {
@@ -168,7 +168,7 @@ def test_pythons_that_do_not_start(lab4: Lab, folder: Path, profile: str) -> Non
         assert (scanned.state, scanned.code) == ("not_ready", 1)
         text = " ".join(scanned.text.split())
         assert "ended with exit code 7: no licence" in text
-        assert "did not come to an end in 7 s" in text
+        assert "did not end in 7 s" in text
         assert "not installed" not in text
         assert [scanned.cell("sw.start", f"node{i}") for i in range(4)] == [".", "X", "X", "."]
         assert [scanned.cell("sw.torch", f"node{i}") for i in (1, 2)] == ["b", "b"]

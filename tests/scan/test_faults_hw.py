@@ -275,7 +275,7 @@ def test_a_prefix_selects_more_than_it_names(make_lab: Callable[..., Lab], tmp_p
         ),
         case(
             "node2 gpu-mode sram_exceeded=1", "gpu-memory-spent", "gpu.ecc", status="warn",
-            said="GPU 0 has had more errors of its SRAM",
+            said="GPU 0 has had more SRAM errors",
         ),
         case(
             "node2 gpu-mode field31=1", "gpu-memory-pending", "gpu.ecc", status="warn",
@@ -287,7 +287,7 @@ def test_a_prefix_selects_more_than_it_names(make_lab: Callable[..., Lab], tmp_p
         ),
         case(
             "node2 gpu-xid", "gpu-needs-reset", "gpu.xid", confidence="suspected",
-            said="GPU 0 met Xid 95, uncontained memory error", fix="nvidia-smi --gpu-reset -i 0",
+            said="GPU 0 had Xid 95, uncontained memory error", fix="nvidia-smi --gpu-reset -i 0",
         ),
         case(
             "node2 gpu-xid code=79 recovery=2 text=GPU has fallen off the bus.",
@@ -307,7 +307,7 @@ def test_a_prefix_selects_more_than_it_names(make_lab: Callable[..., Lab], tmp_p
         ),
         case(
             "node2 gpu-mode inforom_corrupt=1", "gpu-inforom-corrupt", "gpu.parity", status="warn",
-            said="checksums do not fit", fix="nvidia-smi -q -i 0",
+            said="wrong checksums", fix="nvidia-smi -q -i 0",
         ),
         case("node2 gpu-nvlink", "gpu-nvlink-down", "gpu.link", status="warn", said="16 of 18 NVLinks up"),
         case(
@@ -436,7 +436,7 @@ def test_what_a_requirements_file_asks_for(torch_lab: Lab, tmp_path: Path) -> No
     }, scanned.summary()
     older = "requires nvidia-cuda-runtime-cu12==12.4.105; 12.1.105 is installed"
     assert older in " ".join(scanned.text.split())
-    assert "more.txt:1 asks for ==2.23.4" in scanned.text
+    assert "more.txt:1 requires ==2.23.4" in scanned.text
     assert "reqs.txt: hashes are not compared" in scanned.text
     assert scanned.code == 1
 

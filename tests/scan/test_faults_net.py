@@ -44,7 +44,7 @@ FIREWALL = [
     # The lab's SSH port lies inside the range from which the kernel picks.
     case(
         "node2 drop ports=32768-44221,44223-60999", "firewall-ephemeral", "net.ports",
-        said="lets in the rendezvous port only", fix="nft insert rule",
+        said="accepts connections on the rendezvous port only", fix="nft insert rule",
     ),
     case(
         "node2 reject", "firewall-reject-inbound", "net.ports", said="rejected by a firewall",
@@ -67,7 +67,7 @@ FABRIC = [
     ),
     case(
         "node2 fabric-drop from=all to=node0,node1,node2,node3", "fabric-everywhere", "net.ports",
-        nodes=ALL, said="no rule set of theirs explains it", fix="ask whoever runs the network",
+        nodes=ALL, said="none of their rule sets explains it", fix="ask the owner of the network",
     ),
     # What gets through differs from run to run; the sample of ports and of source ports meets it in each.
     case(
@@ -98,7 +98,7 @@ NAMES = [
     ),
     case(
         "node0 port-busy port=31000", "master-port-busy", "rdzv.port-free", nodes=("node0",),
-        said="port 31000 is taken", args=("--master-port", "31000"), fix="see whose it is",
+        said="port 31000 is used", args=("--master-port", "31000"), fix="see whose process it is",
     ),
 ]  # fmt: skip
 
@@ -116,7 +116,7 @@ PACKETS = [
 BLACK_HOLE = (
     case(
         "node0 port-busy", "master-port-busy", "rdzv.port-free", nodes=("node0",), said="of user nobody",
-        fix="see whose it is",
+        fix="see whose process it is",
     ).values[0],
     case(
         "node2 mtu-blackhole", "mtu-black-hole", "net.path-mtu", said="packets of 9000 bytes vanish",
@@ -221,7 +221,7 @@ QUEUE = case(
 PORTS = case(
     "node1 sysctl name=net.ipv4.ip_local_port_range value=45000 45000", "local-ports-short",
     "net.local-ports", nodes=("node1",), fix="ip_local_port_range=32768 60999",
-    said="give away 1 of the ports 45000-45000; 1 rank may need at least 2",
+    said="assign 1 of the ports 45000-45000; 1 rank may need at least 2",
 ).values[0]  # fmt: skip
 
 

@@ -253,7 +253,7 @@ def test_what_is_required_stays_until_it_is_taken_back(
     ground.checks.append(saying("net.x", skip("not looked at", "n2", gap="busy")))
     assert scan("n[1-3] --require ssh,net") == 3
     headline = (
-        "no problem proven, required and not examined: net.x; not tested: the network on 1 of 3 nodes (busy)"
+        "no problem proven, required but not tested: net.x; not tested: the network on 1 of 3 nodes (busy)"
     )
     assert load().verdict.headline == headline
     assert scan("--last --only net.one") == 0, "what --only leaves aside is nothing that was asked for"

@@ -256,7 +256,7 @@ def test_the_good_nodes_are_looked_at_alone(
     assert Path("good").read_text() == "n1,n[3-4]\n"
     err = capfd.readouterr().err
     assert "FAIL ssh.login" in err
-    assert "NOT READY with n2; looks at the others by themselves" in err
+    assert "NOT READY with n2; scans the others alone" in err
     # What is said of them when they are alone decides.
     ground.checks[1] = saying("net.one", warn("n1", "slow", cause=hint("slow", "n1")))
     assert gate("n[1-4] --exclude-bad --min-nodes 3 --fail-on warn") == 4
@@ -285,7 +285,7 @@ def test_what_tasks_or_a_report_have_written_decides(
     for field, value in {"started": "2020-01-01T00:00:00Z", "complete": False, "redacted": True}.items():
         Path("other.json").write_text(json.dumps({**found, "run": {**found["run"], field: value}}))
         assert gate("--facts other.json --on-undecided run --refuse-code 75") == 75, field
-        assert "not started, other.json says nothing of now: " in capfd.readouterr().err
+        assert "not started, other.json does not show the present state: " in capfd.readouterr().err
     ground.checks[1] = saying("net.one", fail("n4", "is bad", cause=hint("bad", "n4")))
     assert gate("--facts kept.json") == 1
     assert gate("--facts kept.json --fail-on never -q") is None

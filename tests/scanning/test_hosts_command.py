@@ -113,7 +113,7 @@ def test_the_good_and_the_bad_of_a_report(ground: Ground, typed: Typed) -> None:
     Path("mine").write_text("n1\nn2\nn4\nn5\nx9\n")
     code, out, err = typed("good", "mine")
     assert (code, out) == (0, "n1\nn2\nn4\nn5\n")
-    assert "not examined, so not good: x9" in err
+    assert "not tested, so not good: x9" in err
     assert typed("bad", "mine")[:2] == (0, "")
 
 
@@ -144,7 +144,7 @@ def test_reports_that_say_nothing_of_nodes(ground: Ground, typed: Typed) -> None
     report_of(ground, bad("n3"), node="n[1-2]")
     code, out, err = typed("good")
     assert (code, out) == (2, "")
-    assert "no node is known to be good" in err
+    assert "no node is known to be usable" in err
     report_of(ground, bad("n3"))
     from netdoctor.report.save import load as load_report
 

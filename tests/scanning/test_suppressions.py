@@ -156,7 +156,7 @@ def test_what_another_check_found_of_the_same_has_to_be_named(ground: Ground) ->
     ground.checks[2] = saying("net.two", on("n2"))
     report = scan(ground, suppress(), on("n2"))
     assert report.verdict.state == "not_ready"
-    assert "net.two found it on the same nodes, and is not named; cause = 'worn' takes all" in notes(report)
+    assert "net.two found it on the same nodes, but is not named; cause = 'worn' accepts all" in notes(report)
     assert scan(ground, suppress(check="", cause='"worn"'), on("n2")).verdict.state == "ready"
 
 
@@ -185,7 +185,7 @@ def test_what_waits_for_an_accepted_problem_was_not_examined(ground: Ground) -> 
     ground.checks.append(saying("net.three", after=("net.one",), scope="node"))
     report = scan(ground, suppress(), on("n2"))
     assert (report.verdict.state, report.verdict.exit_code) == ("undecided", 3)
-    assert "1 known problem accepted (1 result not run behind)" in report.verdict.headline
+    assert "1 known problem accepted (blocks 1 result)" in report.verdict.headline
     assert row(report, "net.three") == ".b."
     assert report.healthy_nodes == ("n1", "n3")
 
@@ -202,7 +202,7 @@ def test_what_is_accepted_and_gone_is_told_once_all_its_nodes_were_examined(
     ground: Ground, nodes: str, told: bool
 ) -> None:
     report = scan(ground, suppress(nodes=f'"{nodes}"'))
-    assert ("matches nothing that was found; it can go" in notes(report)) is told
+    assert ("matches nothing that was found; it can be removed" in notes(report)) is told
 
 
 def test_consequences_have_to_be_named(ground: Ground) -> None:

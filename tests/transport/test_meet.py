@@ -577,7 +577,7 @@ def test_mistakes_are_told_before_anybody_is_waited_for(
         "scan --meet meet --tasks 2 --via slurm": "leave --via",
         "scan --meet meet --tasks 2 --local": "leave --via",
         "scan --meet meet --tasks 2 --plan": "--plan contacts nobody",
-        "gate --meet meet --tasks 2 --exclude-bad -- true": "tasks call once",
+        "gate --meet meet --tasks 2 --exclude-bad -- true": "tasks connect only once",
     }.items():
         assert cli.run(line.split()) == 2, line
         out, err = capsys.readouterr()

@@ -89,7 +89,7 @@ SITUATIONS = (
               why=ONE_WAY),
     Situation(
         name="a switch ACL without state", faults=("node2 fabric-acl",),
-        why="what gets through changes with the source port, from run to run",
+        why="which connections pass depends on the source port, and changes from run to run",
     ),
     Situation(name="MTU of a node smaller", faults=("node2 mtu",), why=RISK),
     Situation(name="MTU of a node larger", faults=("node2 mtu mtu=9000",), why=RISK),

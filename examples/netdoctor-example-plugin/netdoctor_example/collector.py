@@ -6,7 +6,7 @@ SCRATCH = "/scratch"
 
 
 def collect(args):
-    """Return the fields of Scratch. args: what netdoctor was told about the job; not needed here."""
+    """Return the fields of Scratch. args: what netdoctor knows about the job; not needed here."""
     path = os.environ.get("SCRATCH") or SCRATCH
     try:
         about = os.statvfs(path)

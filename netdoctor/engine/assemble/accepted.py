@@ -80,7 +80,7 @@ def accept(
         notes += [Note(level="warn", text=text) for text in reasons]
         if not found and not reasons and _looked(one, judgement):
             notes.append(
-                Note(level="info", text=f"{one.position}: matches nothing that was found; it can go")
+                Note(level="info", text=f"{one.position}: matches nothing that was found; it can be removed")
             )
     return left, accepted, notes
 
@@ -104,7 +104,7 @@ def _split(group: Group, inside: Sequence[bool], one: Suppression) -> tuple[Grou
         return (
             None,
             None,
-            f"{more} found it on the same nodes, and is not named; cause = {group.key!r} takes all",
+            f"{more} found it on the same nodes, but is not named; cause = {group.key!r} accepts all",
         )
     symptoms = [cell for cell in group.explained if not others or _is_about(cell, nodes)]
     unnamed = dict.fromkeys(check for check, _ in symptoms if not matches(check, one.check))

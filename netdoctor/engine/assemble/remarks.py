@@ -31,8 +31,8 @@ def _crowd(store: Store, sessions: Mapping[str, Session]) -> list[str]:
     if count is None:
         return []
     return [
-        "several nodes ran out of time, and the others got in slowly: that many logins at once are more than"
-        f" this machine, or what the nodes share, can take; -j {count} is half of what got through in time"
+        "several nodes ran out of time, and the others were slow: this machine, or something the nodes share,"
+        f" cannot handle that many logins at once; -j {count} is half of those that succeeded in time"
     ]
 
 

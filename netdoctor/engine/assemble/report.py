@@ -286,11 +286,11 @@ def _notes(outcome: Outcome, gaps: Sequence[Gap]) -> list[Note]:
         text = "these nodes are netdoctor's own lab on one machine"
         if fakes:
             names = {"hca": "HCAs", "gpu": "GPUs", "clock": "wall-clock shift"}
-            text += f"; pretended: {', '.join(names.get(f, f) for f in fakes)}"
+            text += f"; simulated: {', '.join(names.get(f, f) for f in fakes)}"
         notes.append(Note(level="info", text=text))
     inside = [node for node, h in hosts.items() if h.container and not h.shares_machine]
     if inside and any(gap.family == "sw" for gap in gaps):
-        text = f"looked at from inside a container: {fold(inside, 60)}; what is outside of it is not seen"
+        text = f"scanned from inside a container: {fold(inside, 60)}; what is outside of it is not visible"
         notes.append(Note(level="info", text=text))
     notes += [Note(level="info", text=text) for text in remarks(outcome.store, outcome.judgement.nodes)]
     notes += [Note(level="warn", text=t.splitlines()[0]) for t in outcome.judgement.tracebacks]

@@ -122,10 +122,10 @@ def _headline(
     if verdict.state == "undecided" and not by_status[Status.FAIL]:
         parts.insert(0, "no problem proven")
     if suppressed:
-        waits = f" ({number(blocked, 'result')} not run behind)" if blocked else ""
+        waits = f" (blocks {number(blocked, 'result')})" if blocked else ""
         parts.insert(0, f"{accepted.headline(suppressed)}{waits}")
     if missed := [gap for gap in verdict.gaps if gap.family in verdict.required]:
-        parts.append(f"required and not examined: {scope.gap_names(missed)}")
+        parts.append(f"required but not tested: {scope.gap_names(missed)}")
     text, looked_at = ", ".join(parts), ""
     if part is not None:
         looked_at = summary.part_text(part)

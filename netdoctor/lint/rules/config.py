@@ -34,8 +34,8 @@ def cfg_devices(config: Config) -> Iterator[Found]:
     """Workers and parallel sizes divide the devices that they are mapped to.
 
     What happens:
-        ROLL makes len(device_mapping) / num_gpus_per_worker workers, and Megatron groups of tensor x pipeline
-        x context of them. What does not divide ends with an assertion.
+        ROLL makes len(device_mapping) / num_gpus_per_worker workers, and Megatron groups of tensor x
+        pipeline x context of them. Numbers that do not divide end with an assertion.
     Write instead:
         A mapping whose length is a multiple of both.
     Wrong:
@@ -65,8 +65,8 @@ def cfg_nodes(config: Config) -> Iterator[Found]:
     """num_nodes says how many nodes the device mappings name.
 
     What happens:
-        ROLL works the number of nodes out of the highest device, and does not heed num_nodes: the job waits
-        for nodes that the file does not speak of.
+        ROLL takes the number of nodes from the highest device and ignores num_nodes: the job waits for
+        nodes that the file does not list.
     Write instead:
         num_nodes as the mappings have it, or mappings that end earlier.
     Wrong:

@@ -111,7 +111,7 @@ def container_rdma(shell: Shell) -> Iterator[Found]:
 
     What happens:
         Without /dev/infiniband, or with the memory that Docker allows to be locked, NCCL finds no HCA that it
-        can use and falls back to TCP without a word: the job runs ten times slower.
+        can use and silently uses TCP: the job runs ten times slower.
     Write instead:
         --device /dev/infiniband --ulimit memlock=-1 --cap-add IPC_LOCK.
     Wrong:
@@ -152,11 +152,11 @@ def container_rdma(shell: Shell) -> Iterator[Found]:
 
 @rule(Severity.WARNING, Dockerfile, Kind.DOCKERFILE, BUILD)
 def docker_run_export(dockerfile: Dockerfile) -> Iterator[Found]:
-    """What a container is to have in its environment stands in ENV.
+    """Variables that a container needs are set with ENV.
 
     What happens:
-        Each RUN is a shell of its own. What it exports, and the limits that it sets, are gone at its end, and
-        are not there when the container runs.
+        Each RUN has its own shell. Its exports and limits end with it, and do not exist when the
+        container runs.
     Write instead:
         ENV NAME=value; limits belong to docker run --ulimit.
     Wrong:
@@ -182,7 +182,7 @@ def docker_run_export(dockerfile: Dockerfile) -> Iterator[Found]:
 
 @rule(Severity.ERROR, Dockerfile, Kind.DOCKERFILE, BUILD)
 def docker_exec_form(dockerfile: Dockerfile) -> Iterator[Found]:
-    """Variables are filled in by a shell.
+    """Variables of a command are expanded by a shell.
 
     What happens:
         CMD and ENTRYPOINT in brackets start the program without a shell: it gets the text $NODE_RANK itself,

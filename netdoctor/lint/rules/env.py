@@ -45,7 +45,7 @@ def settings_of(settings: Settings, *names: str) -> Iterator[tuple[Setting, str]
 
 @rule(Severity.WARNING, Settings, Kind.ENV, NCCL_DOC)
 def env_unknown_name(settings: Settings) -> Iterator[Found]:
-    """A variable's name is one that is read.
+    """A variable has a name that some program reads.
 
     What happens:
         NCCL, gloo and torch do not look at names that they do not know, and say nothing about them: the
@@ -184,7 +184,7 @@ def env_ifname(settings: Settings) -> Iterator[Found]:
         NCCL_SOCKET_IFNAME takes names of interfaces, not addresses; nothing is trimmed, so a space after a
         comma belongs to the name; ^ and = count at the very start of the list only. What matches nothing ends
         the job with "no socket interface found". NCCL_IB_HCA takes names of RDMA devices, and one that
-        matches none falls back to TCP without a word. gloo takes exact names and knows no ^.
+        matches none silently falls back to TCP. gloo takes exact names and knows no ^.
     Write instead:
         eth0, or ^docker,lo to leave some out; mlx5_0,mlx5_1 for HCAs.
     Wrong:
@@ -209,7 +209,7 @@ def env_ifname(settings: Settings) -> Iterator[Found]:
         elif any(entry != entry.strip() for entry in text.split(",")):
             yield Found(
                 item.position,
-                f"{name}={text!r}: the space belongs to the name, and that entry matches nothing",
+                f"{name}={text!r}: the space becomes part of the name, and that entry matches nothing",
                 f"{name}={','.join(e.strip() for e in entries)}",
             )
         elif text.startswith("=^"):
@@ -249,9 +249,9 @@ def env_ifname_guess(settings: Settings) -> Iterator[Found]:
     """The interface was looked up, not copied.
 
     What happens:
-        Servers of today seldom have an eth0: their interfaces are called after their place, as enp94s0f0.
-        NCCL and gloo end at once where the name does not exist on a node. In containers with a network of
-        their own, and on many cloud machines, eth0 is right.
+        Current servers rarely have an eth0: their interfaces are named by their place, such as enp94s0f0.
+        NCCL and gloo end at once if the name does not exist on a node. In containers with their own
+        network, and on many cloud machines, eth0 is right.
     Write instead:
         Nothing, so that NCCL and gloo choose, or what `netdoctor scan` measured on the nodes.
     Wrong:
@@ -313,11 +313,11 @@ def env_port(settings: Settings) -> Iterator[Found]:
 
 @rule(Severity.NOTE, Settings, Kind.ENV, "Linux Documentation/networking/ip-sysctl.rst ip_local_port_range")
 def env_port_ephemeral(settings: Settings) -> Iterator[Found]:
-    """MASTER_PORT lies outside of the ports that Linux hands out by itself.
+    """MASTER_PORT is not one of the ports that Linux assigns by itself.
 
     What happens:
-        Any outgoing connection of the node may be given the port for its own end. Once in many starts rank 0
-        ends with "address already in use".
+        The kernel may give the port to any outgoing connection of the node. Then rank 0 ends with
+        "address already in use", in one of many starts.
     Write instead:
         A port below 32768.
     Wrong:
@@ -354,7 +354,7 @@ def env_address(settings: Settings) -> Iterator[Found]:
         if "://" in text:
             yield Found(
                 item.position,
-                f"MASTER_ADDR={text}: a name is wanted, and no name has a scheme in it",
+                f"MASTER_ADDR={text}: a name is expected, and a name has no scheme",
                 "MASTER_ADDR=node0",
             )
         elif re.fullmatch(r"[^:\[\]]+:\d+", text):
@@ -375,8 +375,8 @@ def env_master_addr(shell: Shell) -> Iterator[Found]:
     """On several nodes MASTER_ADDR is one node's address, the same for all.
 
     What happens:
-        localhost is another machine on each node. Rank 0 listens on its node, the others knock at their own
-        and wait until they time out. $(hostname) inside of each task does the same.
+        localhost is another machine on each node. Rank 0 listens on its node; the others connect to
+        themselves and wait until they time out. $(hostname) inside each task does the same.
     Write instead:
         export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1), in the batch body.
     Wrong:
@@ -455,7 +455,7 @@ def env_shadowed(shell: Shell) -> Iterator[Found]:
             yield Found(
                 variable.assigned,
                 f"{launch.program} sets {name} for each process by itself: {name}={variable.value} is "
-                "overwritten and decides nothing",
+                "overwritten and has no effect",
                 "leave it out; --nnodes and --nproc-per-node say how many processes there are",
             )
 
@@ -465,8 +465,8 @@ def env_world_size(shell: Shell) -> Iterator[Found]:
     """WORLD_SIZE is the number of processes that are started.
 
     What happens:
-        With env:// each process waits until WORLD_SIZE of them have come. Where fewer are started all wait
-        until the time is over; where more are, ranks are refused. Guides that count nodes there give an
+        With env:// each process waits until WORLD_SIZE of them have come. If fewer are started, all wait
+        until they time out; if more are, some ranks are refused. Guides that count nodes here start an
         eighth of the job.
     Write instead:
         WORLD_SIZE=$SLURM_NTASKS, which counts the tasks of the job.
@@ -531,7 +531,7 @@ def env_cuda_devices(shell: Shell) -> Iterator[Found]:
 
 @rule(Severity.WARNING, Settings, Kind.ENV, NCCL_DOC)
 def env_contradiction(settings: Settings) -> Iterator[Found]:
-    """InfiniBand is not chosen and switched off at once.
+    """InfiniBand is not selected and switched off at the same time.
 
     What happens:
         NCCL_IB_DISABLE=1 wins over a list of HCAs: the job runs over TCP. With NCCL_NET=IB it ends, because

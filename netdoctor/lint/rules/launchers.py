@@ -26,12 +26,12 @@ _DS_LINE = re.compile(r"^(\S+)\s+slots=(\d+)")
 
 @rule(Severity.WARNING, Shell, Kind.SHELL, f"{DS} EXPORT_ENVS")
 def deepspeed_env_forward(shell: Shell) -> Iterator[Found]:
-    """Variables that DeepSpeed does not hand on stand in .deepspeed_env.
+    """Variables that DeepSpeed does not pass on are in .deepspeed_env.
 
     What happens:
-        The pdsh launcher takes variables to the other nodes whose names begin with NCCL, PYTHON, MLFLOW, MV2,
-        UCX or NEBULA. GLOO_*, TORCH_*, HF_*, CUDA_*, OMP_* and LD_LIBRARY_PATH stay on the node where it was
-        called.
+        The pdsh launcher passes only variables whose names begin with NCCL, PYTHON, MLFLOW, MV2, UCX or
+        NEBULA to the other nodes. GLOO_*, TORCH_*, HF_*, CUDA_*, OMP_* and LD_LIBRARY_PATH stay on the
+        node where it was called.
     Write instead:
         A line NAME=value in ~/.deepspeed_env or ./.deepspeed_env.
     Wrong:
@@ -61,14 +61,14 @@ def deepspeed_env_forward(shell: Shell) -> Iterator[Found]:
                 reported.add(name)
                 yield Found(
                     variable.assigned,
-                    f"DeepSpeed takes {name} to no other node: it hands on only {', '.join(FORWARDED)}*",
+                    f"DeepSpeed takes {name} to no other node: it passes on only {', '.join(FORWARDED)}*",
                     f"{name}={variable.value} in .deepspeed_env",
                 )
 
 
 @rule(Severity.WARNING, Shell, Kind.SBATCH, f"{DS} fetch_hostfile, main")
 def deepspeed_no_hostfile(shell: Shell) -> Iterator[Found]:
-    """On several nodes deepspeed is told which they are.
+    """On several nodes deepspeed gets a list of them.
 
     What happens:
         Without a hostfile there is a warning, and training runs on the GPUs of the node where deepspeed was
@@ -126,11 +126,11 @@ def deepspeed_include(shell: Shell) -> Iterator[Found]:
         if launch.has("include", "exclude") and launch.has("num-nodes", "num-gpus"):
             yield Found(
                 launch.position,
-                "DeepSpeed refuses --include or --exclude beside --num_nodes or --num_gpus",
+                "DeepSpeed refuses --include or --exclude together with --num_nodes or --num_gpus",
                 "one of them",
             )
         if launch.has("include") and launch.has("exclude"):
-            yield Found(launch.position, "DeepSpeed refuses --include beside --exclude", "one of them")
+            yield Found(launch.position, "DeepSpeed refuses --include together with --exclude", "one of them")
 
 
 @rule(Severity.ERROR, Text, Kind.DEEPSPEED_ENV, f"{DS} main, DEEPSPEED_ENVIRONMENT_NAME")
@@ -208,7 +208,7 @@ def deepspeed_hostfile(hosts: Hosts) -> Iterator[Found]:
         elif host in line_of:
             yield Found(
                 Position(number),
-                f"{host} stands in line {line_of[host]} already: DeepSpeed refuses the file",
+                f"{host} is already in line {line_of[host]}: DeepSpeed refuses the file",
                 "one line for each node",
             )
         elif int(match[2][:9]) == 0:
@@ -266,7 +266,7 @@ def _divided(position: Position, processes: int | None, machines: int, gpus: int
     elif processes == gpus:
         yield Found(
             position,
-            f"num_processes counts those of all machines: {each} start on each of {machines}, beside {gpus} "
+            f"num_processes counts those of all machines: {each} start on each of {machines}, with {gpus} "
             "GPUs",
             f"{gpus * machines}",
         )
@@ -274,7 +274,7 @@ def _divided(position: Position, processes: int | None, machines: int, gpus: int
 
 @rule(Severity.ERROR, Config, Kind.ACCELERATE, f"{ACC}, commands/config/config_args.py")
 def accelerate_config(config: Config) -> Iterator[Found]:
-    """A configuration of several machines names the main one, and divides.
+    """A configuration of several machines names the main one, and its numbers divide.
 
     What happens:
         Without main_process_ip, or with localhost, each machine waits at its own address. num_processes
@@ -333,7 +333,7 @@ def accelerate_config(config: Config) -> Iterator[Found]:
 
 @rule(Severity.ERROR, Shell, Kind.SHELL, ACC)
 def accelerate_main_process(shell: Shell) -> Iterator[Found]:
-    r"""On several machines accelerate is told where the main one is.
+    r"""On several machines accelerate gets the address of the main one.
 
     What happens:
         With localhost each machine waits at its own address for the others, until the time is over.
@@ -439,7 +439,7 @@ def ray_master_port(shell: Shell) -> Iterator[Found]:
     "https://docs.ray.io/en/latest/cluster/vms/references/ray-cluster-configuration.html",
 )
 def ray_yaml(config: Config) -> Iterator[Found]:
-    """A Ray cluster's workers are few enough, others than the head, and join it.
+    """The workers of a Ray cluster are within its limits, are not the head, and join it.
 
     What happens:
         Ray refuses a configuration with more min_workers than max_workers. A head that is listed as a worker
@@ -492,7 +492,7 @@ def ray_yaml(config: Config) -> Iterator[Found]:
             if "--head" in text:
                 yield Found(
                     command.position,
-                    "--head on a worker: it starts a cluster of its own",
+                    "--head on a worker: it starts a separate cluster",
                     "--address=$RAY_HEAD_IP:6379",
                 )
             elif "--address" not in text and "RAY_ADDRESS" not in text:
@@ -581,11 +581,11 @@ def _early(position: Position) -> Found:
 
 @rule(Severity.WARNING, Shell, Kind.SHELL, OMPI)
 def mpi_env_forward(shell: Shell) -> Iterator[Found]:
-    """Open MPI is told which variables to take along.
+    """Open MPI passes the job's variables to the other nodes.
 
     What happens:
-        mpirun takes only OMPI_* to other nodes. NCCL_* that were exported count on the node where it was
-        called, and not on the others: they choose other interfaces, and the job hangs or is slow.
+        mpirun passes only OMPI_* to other nodes. Exported NCCL_* variables apply to the node where it was
+        called, and not to the others: these choose other interfaces, and the job hangs or is slow.
     Write instead:
         -x NAME for each.
     Wrong:

@@ -85,11 +85,11 @@ def shell_export_lost(shell: Shell) -> Iterator[Found]:
 
 @rule(Severity.ERROR, Shell, Kind.SHELL, f"{BASH}#Single-Quotes")
 def shell_single_quotes(shell: Shell) -> Iterator[Found]:
-    """What is to be filled in stands in double quotes or in none.
+    """Variables that the shell should expand are in double quotes, or not quoted.
 
     What happens:
-        Between single quotes nothing is filled in: the job gets a $ and the variable's name as its value, and
-        looks for a host or a number of that name.
+        The shell expands nothing between single quotes. The job gets a $ and the variable's name as its
+        value, and looks for a host or a number of that name.
     Write instead:
         Double quotes.
     Wrong:
@@ -109,7 +109,8 @@ def shell_single_quotes(shell: Shell) -> Iterator[Found]:
         ):
             yield Found(
                 a.position,
-                f"single quotes: the value of {a.name} is the text {text} itself, which nothing fills in",
+                f"single quotes: the value of {a.name} is the text {text} itself: the shell does "
+                "not expand it",
                 f'{a.name}="{text}"',
             )
     for launch in shell.launches_of(*TORCH, "accelerate", "ray"):

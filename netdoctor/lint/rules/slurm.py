@@ -46,9 +46,8 @@ def slurm_rank_in_batch(shell: Shell) -> Iterator[Found]:
     """Variables of a task are read inside of the task.
 
     What happens:
-        SLURM_PROCID, SLURM_LOCALID and SLURM_NODEID are set for each task by srun. The body of a batch file
-        runs once, on the first node, and has 0 there: every task is told that it is rank 0, and the group
-        never forms.
+        srun sets SLURM_PROCID, SLURM_LOCALID and SLURM_NODEID for each task. The body of a batch file
+        runs once, on the first node, and has 0 there: every task gets rank 0, and the group never forms.
     Write instead:
         srun bash -c '… $SLURM_PROCID …' in single quotes, a script of its own that srun starts, or c10d,
         which needs no node rank.
@@ -83,7 +82,7 @@ def slurm_rank_in_batch(shell: Shell) -> Iterator[Found]:
                 source = next(iter(hole.names & TASK))
                 yield Found(
                     variable.assigned,
-                    f"{source} is filled in once, in the batch body, where it is 0: every task that srun "
+                    f"{source} is expanded once, in the batch body, where it is 0: every task that srun "
                     f"starts has {name}=0, and the group never forms",
                     f"srun bash -c '{name}=${source} …'",
                 )
@@ -99,7 +98,7 @@ def slurm_rank_in_batch(shell: Shell) -> Iterator[Found]:
                 source = next(iter(hole.names & NODE))
                 yield Found(
                     option.value.position,
-                    f"{source} is filled in once, in the batch body, where it is 0: every node that srun "
+                    f"{source} is expanded once, in the batch body, where it is 0: every node that srun "
                     f"starts this on has --{option.name} 0, and the job hangs without a message",
                     f"srun bash -c '… --{option.name} ${source} …' in single quotes, or --rdzv-backend c10d",
                 )
@@ -235,14 +234,14 @@ def slurm_variable(shell: Shell) -> Iterator[Found]:
         if shell.batch and text and re.search(r"\$[A-Za-z_{(]", text) and option.name != "wrap":
             yield Found(
                 option.position,
-                f"sbatch fills in no variables: --{option.name} is the text {text} itself",
+                f"sbatch expands no variables: --{option.name} is the text {text} itself",
                 "the value itself",
             )
 
 
 @rule(Severity.ERROR, Shell, Kind.SBATCH, SBATCH)
 def slurm_option(shell: Shell) -> Iterator[Found]:
-    """Options of sbatch and srun are spelt as they are.
+    """Options of sbatch and srun are spelled correctly.
 
     What happens:
         "unrecognized option", and the job is not queued.
@@ -437,7 +436,7 @@ def slurm_nodelist(shell: Shell) -> Iterator[Found]:
 
 @rule(Severity.WARNING, Shell, Kind.SBATCH, SRUN)
 def slurm_gpu_per_task(shell: Shell) -> Iterator[Found]:
-    """A task that sees one GPU does not count GPUs by its local rank.
+    """A task that sees only one GPU does not select it by its local rank.
 
     What happens:
         With --gpus-per-task=1 each task sees its own GPU, as number 0. A program that chooses device

@@ -99,7 +99,7 @@ def torch_endpoint(shell: Shell) -> Iterator[Found]:
             more = "; MASTER_ADDR of the environment is not read" if unread is not None else ""
             yield Found(
                 launch.position,
-                f"no {option} for {nodes} nodes: it is the own machine on each{more}, and they never meet",
+                f"no {option} for {nodes} nodes: each node takes itself{more}, so they never find each other",
                 f'{option} "$MASTER_ADDR"' + ("" if how == "static" else ":29500"),
             )
 
@@ -109,8 +109,8 @@ def torch_standalone(shell: Shell) -> Iterator[Found]:
     """--standalone is for one node.
 
     What happens:
-        It makes a rendezvous on a free port of the own machine and ignores --rdzv-*. Every node starts a job
-        of its own, or waits for nodes that cannot come.
+        It makes a rendezvous on a free port of its own machine and ignores --rdzv-*. Every node starts a
+        separate job, or waits for nodes that cannot come.
     Write instead:
         --rdzv-backend c10d --rdzv-endpoint node0:29500.
     Wrong:
@@ -122,7 +122,7 @@ def torch_standalone(shell: Shell) -> Iterator[Found]:
         if launch.has("standalone") and several(launch):
             yield Found(
                 launch.position,
-                f"--standalone meets on the own machine only: of {nodes_of(launch)} nodes none finds another",
+                f"--standalone works on one machine only: {nodes_of(launch)} nodes never find each other",
                 "--rdzv-backend c10d --rdzv-endpoint node0:29500",
             )
 
@@ -231,7 +231,7 @@ def torch_nproc(shell: Shell) -> Iterator[Found]:
 
 @rule(Severity.ERROR, Shell, Kind.SHELL, RUN)
 def torch_option(shell: Shell) -> Iterator[Found]:
-    """Options of torchrun are spelt as they are.
+    """Options of torchrun are spelled correctly.
 
     What happens:
         "unrecognized arguments", or the option is taken for the script's: torchrun ends, or starts one
@@ -360,8 +360,8 @@ def torch_rdzv_id(shell: Shell) -> Iterator[Found]:
     r"""The rendezvous id is the same on every node.
 
     What happens:
-        $RANDOM, a time or a new uuid gives each node another id. They meet at the same port and wait for
-        nodes of their own id until the time is over.
+        $RANDOM, a time or a new uuid gives each node another id. They connect to the same port, and wait
+        for nodes with their own id until they time out.
     Write instead:
         A fixed word, or $SLURM_JOB_ID.
     Wrong:
@@ -391,7 +391,7 @@ def torch_rdzv_id(shell: Shell) -> Iterator[Found]:
 
 @rule(Severity.ERROR, Shell, Kind.SHELL, "torch/distributed/rendezvous.py _env_rendezvous_handler")
 def torch_init_alone(shell: Shell) -> Iterator[Found]:
-    """A program that joins a process group is started by something that sets its rank.
+    """A program that joins a process group gets its rank from a launcher.
 
     What happens:
         init_process_group reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Plain python sets none of

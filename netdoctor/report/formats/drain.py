@@ -49,8 +49,8 @@ def _lines(report: Report, command: Callable[[str, Cause], str]) -> str:
     selected = [n for n in report.matrix.nodes if n in worst and n not in usable and is_valid_host(n)]
     rest = len(set(report.unhealthy_nodes) - set(selected))
     head = f"# {len(selected)} of {fmt.number(len(report.matrix.nodes), 'node')} to be taken out"
-    others = [f"{rest} not usable for what can be set right"] if rest else []
-    others += [f"{len(usable)} usable, and in need of hands"] if usable else []
+    others = [f"{rest} not usable, but can be fixed in place"] if rest else []
+    others += [f"{len(usable)} usable, but in need of manual work"] if usable else []
     if others:
         head += f"; {', '.join(others)}: netdoctor report show"
     return "".join(f"{line}\n" for line in (head, *(command(node, worst[node]) for node in selected)))

@@ -354,7 +354,7 @@ def _gaps(section: ET.Element, report: Report, index: Index) -> None:
 
 
 def _notes(section: ET.Element, report: Report, index: Index) -> None:
-    healed = [f"healed: {line}" for line in summary.healed(report)]
+    healed = [f"fixed: {line}" for line in summary.healed(report)]
     _list(section, [*healed, *(fmt.plain(note.text, 1_000) for note in report.notes)])
 
 

@@ -79,7 +79,7 @@ def _lines(report: Report, all_causes: bool) -> Iterator[str]:
     yield escape(summary.counts_line(report))
     yield ""
     remarks = [f"- accepted: {escape(line)}" for line in summary.accepted(report)]
-    remarks += [f"- healed: {escape(line)}" for line in summary.healed(report)]
+    remarks += [f"- fixed: {escape(line)}" for line in summary.healed(report)]
     remarks += [f"- note: {escape(note.text)}" for note in report.notes]
     yield from [*remarks, ""] if remarks else ()
     took = fmt.seconds(report.run.duration_ms)

@@ -84,7 +84,7 @@ def _samples(report: Report, detail: bool) -> Iterator[tuple[str, str, dict[str,
     for gap in verdict.gaps:
         unseen.setdefault(gap.family, set()).update(gap.nodes)
     for family, nodes in unseen.items():
-        what = "Nodes on which something of a family could have been examined and was not."
+        what = "Nodes on which something of a family was not tested."
         yield "netdoctor_gaps", what, {"family": family}, len(nodes)
     profile = fmt.plain(report.run.profile, 20)
     for one in verdict.not_tested:

@@ -278,7 +278,7 @@ class _Page:
         for shell in commands.to_type(fix, every=self.all_causes or self.verbosity > 0):
             yield self.line(indent, shell)
         if fix.undo and self.verbosity > 0:
-            yield from self.labelled("undo", ["takes it back"])
+            yield from self.labelled("undo", ["reverts the fix"])
             for shell in commands.to_undo(fix):
                 yield self.line(indent, shell)
 

@@ -123,8 +123,8 @@ def checked(address: str) -> str:
     """An address of a cluster. Raises InputError: Ray would start a cluster of its own for `local`."""
     if address != AUTO and not ADDRESS.fullmatch(address):
         raise InputError(
-            f"{clean(address, 80)!r} is no address of a Ray cluster: write HOST:PORT of its head (6379 where "
-            "ray start was told no other), or auto where this machine is part of it"
+            f"{clean(address, 80)!r} is not the address of a Ray cluster: write HOST:PORT of its "
+            "head (6379 unless ray start has another), or auto where this machine is part of it"
         )
     return address
 

@@ -389,4 +389,4 @@ def _reply(agent: _Agent, event: _Outcome) -> Reply:
         return missing_reply(agent.node, event.why, event.detail)
     if isinstance(event, Answer):
         return event.reply(agent.node)
-    return missing_reply(agent.node, Why.UNPARSABLE, "the agent began anew")
+    return missing_reply(agent.node, Why.UNPARSABLE, "the agent started again")

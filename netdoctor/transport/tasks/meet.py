@@ -275,7 +275,9 @@ class MeetTransport(Calling[Agent]):
                 if found[i] is None and len(names) == 1:
                     found[i] = left.pop(names[0], None)
         for name in left if self._listed is not None else ():
-            self._refuse(name, "it called, and no host of the list is it alone; it was not looked at")
+            self._refuse(
+                name, "it called, but does not match exactly one host of the list; it was not scanned"
+            )
         return found
 
     def _hello(self, node: Agent, hello: frames.Hello) -> Iterator[Event]:

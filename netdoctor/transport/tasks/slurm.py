@@ -176,11 +176,11 @@ class SlurmTransport(Calling[_Node]):
     def describe(self, target: Target) -> dict[str, Any]:
         """What `start` would run for this target."""
         if self._options.job:
-            asks = f"srun --jobid={self._options.job} --overlap, one task a node"
+            asks = f"srun --jobid={self._options.job} --overlap, one task per node"
         else:
             ask = output.Ask((target.host,), math.ceil(self._options.wait_s), 1, self._options.partition)
             argv = [w for w in ask.argv() if not w.startswith(("--nodelist", "--nodes", "--time"))]
-            asks = f"{shlex.join(argv)} for a few minutes, then srun, one task a node"
+            asks = f"{shlex.join(argv)} for a few minutes, then srun, one task per node"
         return {
             "transport": "slurm",
             "host": target.host,

@@ -172,7 +172,7 @@ def test_a_moment_is_a_finding_below_half_of_what_is_usual(factor: float, is_tro
     one = suspect(Kind.NODE, "n1", factor=factor)
     found = judge(undecided=(Undecided(between=(one,), maybe_passing=True, pair=("n1", "n3")),))
     assert bool(said(found)) is is_trouble
-    settles = "to settle it: netdoctor scan --last --only bw.tcp --node n1,n3"
+    settles = "to decide it: netdoctor scan --last --only bw.tcp --node n1,n3"
     assert any(settles in one.summary for one in found) is not is_trouble
 
 
@@ -305,13 +305,13 @@ def test_an_all_reduce_without_a_row_is_unknown() -> None:
     """Neither skipped nor green: nothing was measured, and nothing went wrong that anybody could name."""
     findings = list(bw_allreduce(reduced(), hosts()))
     assert {f.target: f.status for f in findings} == dict.fromkeys(NODES, Status.UNKNOWN)
-    findings = list(bw_allreduce(reduced(unread={"n1": "rank 0 tells of 0 sizes"}), hosts()))
+    findings = list(bw_allreduce(reduced(unread={"n1": "rank 0 reports 0 sizes"}), hosts()))
     assert {f.target: f.status for f in findings} == dict.fromkeys(NODES, Status.UNKNOWN)
-    assert all("rank 0 tells of 0 sizes" in f.summary for f in findings)
+    assert all("rank 0 reports 0 sizes" in f.summary for f in findings)
 
 
 def test_a_rank_whose_sums_nobody_read_is_unknown() -> None:
-    facts = reduced(row(GIB, 40.0), unread={"n3": "rank 2 tells of 0 sizes of 1"})
+    facts = reduced(row(GIB, 40.0), unread={"n3": "rank 2 reports 0 sizes of 1"})
     findings = list(bw_allreduce(facts, hosts()))
     assert {target: one.status for target, one in said(findings).items()} == {"n3": Status.UNKNOWN}
     assert findings[-1].status is Status.PASS
@@ -535,10 +535,10 @@ SOCKET = NcclTaken(networks=("Socket",), via=("NET/Socket", "P2P"), links=("PIX"
 @pytest.mark.parametrize(
     ("taken", "ranks", "words"),
     [
-        (IB, ("n1", "n1", "n2", "n2"), "NCCL took RDMA (IB and GPUDirect) between nodes, NVLink inside"),
-        (SOCKET, ("n1", "n1", "n2", "n2"), "NCCL took TCP (Socket) between nodes, PCIe inside"),
-        (IB, ("n1", "n2"), "NCCL took RDMA (IB and GPUDirect) between nodes"),
-        (IB, ("n1", "n1"), "NCCL took NVLink inside"),
+        (IB, ("n1", "n1", "n2", "n2"), "NCCL used RDMA (IB and GPUDirect) between nodes, NVLink inside"),
+        (SOCKET, ("n1", "n1", "n2", "n2"), "NCCL used TCP (Socket) between nodes, PCIe inside"),
+        (IB, ("n1", "n2"), "NCCL used RDMA (IB and GPUDirect) between nodes"),
+        (IB, ("n1", "n1"), "NCCL used NVLink inside"),
     ],
 )
 def test_the_summary_says_what_nccl_took(taken: NcclTaken, ranks: tuple[str, ...], words: str) -> None:

@@ -61,7 +61,9 @@ def test_what_was_not_measured() -> None:
     assert [f.summary for f in judged(nothing, {"n1": rdma(), "n2": RdmaFacts()})] == [
         "fewer than two nodes have HCAs"
     ]
-    assert [f.summary for f in judged(nothing)] == ["no two nodes with an active HCA port reach each other"]
+    assert [f.summary for f in judged(nothing)] == [
+        "no two nodes with an active HCA port can reach each other"
+    ]
     (finding,) = judged(RdmaRates(failed_nodes={"n2": "lost"}))
     assert (finding.target, finding.status) == ("n2", Status.UNKNOWN)
     (finding,) = judged(RdmaRates(without=tuple(names(4))))

@@ -142,7 +142,7 @@ def test_what_is_expected_of_variables() -> None:
 def test_what_only_a_log_shows_is_a_note(name: str) -> None:
     """And it is none of those that together make another environment."""
     (note,) = [one for one in run({name: "1"}, {}, {}) if one.status is Status.PASS]
-    assert note.summary == f"{name} is unset on n2 and n3; 1 on n1: of no matter to the job"
+    assert note.summary == f"{name} is unset on n2 and n3; 1 on n1: no effect on the job"
     assert not causes(run({name: "1"}, {}, {}))
     assert causes(run({name: "1", "OMP_NUM_THREADS": "4"}, {}, {})) == {"env-differs-omp-num-threads": {"n1"}}
 

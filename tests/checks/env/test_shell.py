@@ -57,7 +57,7 @@ def test_on_a_node_where_all_shells_are_slow_it_stays_open() -> None:
     (finding,) = judged(replace(LATE, way="sh -c"), LATE)
     assert (finding.status, finding.summary) == (
         Status.UNKNOWN,
-        "sh -c did not say what it sets: no answer in 10 s",
+        "sh -c did not show its settings: no answer in 10 s",
     )
 
 

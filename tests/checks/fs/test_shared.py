@@ -31,18 +31,18 @@ def local(inode: int) -> Place:
 
 
 SILENT = [
-    ([data(**NFS)] * 3, "one on 3 nodes: nfs4 10.0.0.250:/x"),
-    ([data(**{**NFS, "source": "b,a:/x"}), data(**{**NFS, "source": "a,b:/x/"})], "one on 2 nodes"),
-    ([local(1), local(2), local(3)], "3 nodes have one of their own"),
+    ([data(**NFS)] * 3, "shared by 3 nodes: nfs4 10.0.0.250:/x"),
+    ([data(**{**NFS, "source": "b,a:/x"}), data(**{**NFS, "source": "a,b:/x/"})], "shared by 2 nodes"),
+    ([local(1), local(2), local(3)], "each of 3 nodes has its own"),
     # The same volume through two addresses of its server.
-    ([data(**NFS), data(**NFS), data(**{**NFS, "source": "10.0.0.251:/x"})], "may be one on 3 nodes"),
+    ([data(**NFS), data(**NFS), data(**{**NFS, "source": "10.0.0.251:/x"})], "may be shared by 3 nodes"),
     # Who serves it has it as a disk of its own.
     ([local(2), data(**{**NFS, "source": "10.0.0.1:/x"}), data(**{**NFS, "source": "10.0.0.1:/x"})], ""),
     ([local(2), data(**{**NFS, "source": "n1.example:/x"}), data(**{**NFS, "source": "n1.example:/x"})], ""),
-    ([data(**FUSE), data(**{**FUSE, "inode": "9", "changed": "7"})], "may be one on 2 nodes, fuse.s3fs"),
-    ([data(**EFS), data(**EFS)], "one on 2 nodes: nfs4 127.0.0.1:/"),
-    ([data(**EFS), data(**{**EFS, "changed": "8"})], "may be one on 2 nodes, nfs4 127.0.0.1:/"),
-    ([data(**{**NFS, "fs_type": "9p", "source": "none", "changed": i}) for i in "12"], "may be one"),
+    ([data(**FUSE), data(**{**FUSE, "inode": "9", "changed": "7"})], "may be shared by 2 nodes, fuse.s3fs"),
+    ([data(**EFS), data(**EFS)], "shared by 2 nodes: nfs4 127.0.0.1:/"),
+    ([data(**EFS), data(**{**EFS, "changed": "8"})], "may be shared by 2 nodes, nfs4 127.0.0.1:/"),
+    ([data(**{**NFS, "fs_type": "9p", "source": "none", "changed": i}) for i in "12"], "may be shared"),
 ]
 SPEAKING = [
     ([data(**NFS), data(**NFS), local(2)], "fs-not-mounted-data", Status.FAIL, {"n3"}),
@@ -74,7 +74,7 @@ def test_names_the_node_that_has_something_else() -> None:
 def test_nodes_of_one_kernel_share_its_devices() -> None:
     same = hosts(1)["n1"]
     (finding,) = judged(local(1), local(1), n1=same, n2=same)
-    assert "one on 2 nodes" in finding.summary
+    assert "shared by 2 nodes" in finding.summary
 
 
 def test_skips_what_cannot_be_compared() -> None:

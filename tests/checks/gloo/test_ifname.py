@@ -44,7 +44,7 @@ def test_the_debian_trap() -> None:
     names = {**resolves(3), "n2": own(2, "127.0.1.1", bindable="127.0.1.1")}
     findings = run(nets(3), names)
     assert causes(findings) == {"hosts-loopback": {"n2"}}
-    assert "own name n2 means 127.0.1.1" in found(findings)["n2"].summary
+    assert "host name n2 resolves to 127.0.1.1" in found(findings)["n2"].summary
     fixes = cause(findings, "hosts-loopback").fixes
     assert fixes[0].commands[0].run_on == "n2"
     assert "10.0.0.2 n2" in fixes[0].commands[0].shell

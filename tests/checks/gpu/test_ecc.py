@@ -40,8 +40,8 @@ def test_rows_of_memory() -> None:
     worn = gpu(1, remap_failed=True, remap_pending=False)
     findings = said(gpu_ecc(gpus(devices=(gpu(0, remap_pending=True, remap_failed=False), worn))))
     assert [(f.status, f.summary) for f in findings] == [
-        (Status.WARN, "GPU 0 has memory rows that are replaced at its next reset"),
-        (Status.FAIL, "GPU 1 has a faulty memory row for which there is no spare one"),
+        (Status.WARN, "GPU 0 has faulty memory rows that are replaced at its next reset"),
+        (Status.FAIL, "GPU 1 has a faulty memory row and no spare row for it"),
     ]
     assert causes(findings) == {"gpu-memory-pending": {"n1"}, "gpu-memory-worn": {"n1"}}
     (finding,) = gpu_ecc(gpus(devices=(gpu(0, ecc_uncorrected=1, remap_pending=True),)))
@@ -68,7 +68,7 @@ def test_pages_before_ampere() -> None:
     )
     findings = said(gpu_ecc(gpus(devices=devices)))
     assert [(f.status, f.summary) for f in findings] == [
-        (Status.WARN, "GPU 2 has memory pages that are replaced at its next reset"),
+        (Status.WARN, "GPU 2 has faulty memory pages that are replaced at its next reset"),
         (Status.WARN, "GPU 3 has retired as many pages of its memory as it can"),
     ]
 

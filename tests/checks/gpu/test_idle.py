@@ -58,14 +58,14 @@ def test_a_display_server_hides_nobody() -> None:
 def test_a_gpu_whose_processes_nvml_does_not_tell_is_not_green() -> None:
     (finding,) = gpu_idle(gpus(devices=(gpu(0), gpu(1, processes=None))))
     assert finding.status is Status.SKIP
-    assert finding.summary == "NVML does not tell which processes use GPU 1"
-    assert finding.gap == "who uses them cannot be told"
+    assert finding.summary == "NVML does not report which processes use GPU 1"
+    assert finding.gap == "who uses the GPUs"
 
 
 def test_a_gpu_whose_memory_nvml_does_not_tell_is_not_green() -> None:
     (finding,) = gpu_idle(gpus(devices=(gpu(0), gpu(1, memory_used_bytes=None))))
     assert finding.status is Status.SKIP
-    assert finding.summary == "NVML does not tell how much memory of GPU 1 is in use"
+    assert finding.summary == "NVML does not report how much memory of GPU 1 is in use"
 
 
 def test_memory_without_a_process_is_named() -> None:

@@ -31,7 +31,7 @@ def test_what_a_device_cgroup_keeps_from_a_login_is_not_the_nodes_fault() -> Non
     ):
         (found,) = gpu_visible(build.node(), facts, build.host())
         assert (found.status, found.cause and found.cause.key) == (Status.UNKNOWN, "gpu-kept-from-login")
-        assert "slurmd runs; look from inside a job" in found.summary
+        assert "slurmd runs; scan from inside a job" in found.summary
         assert found.cause is not None
         assert found.cause.settle_by == "netdoctor scan --via slurm"
         (counted,) = gpu_count({"n1": facts}, {"n1": build.node(gpus=8)})

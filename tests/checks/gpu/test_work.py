@@ -60,11 +60,11 @@ FAULTS: dict[str, tuple[tuple[GpuWork, ...], list[tuple[str, str, str]]]] = {
     ),
     "slow memory": (
         (work(2), work(2, odd={1: {"memory_gbyte_s": 2300.0}})),
-        [("n2", "gpu-memory-slow", "GPU 1 moves its memory at 2300 GB/s, others at 2900")],
+        [("n2", "gpu-memory-slow", "GPU 1 has a memory rate of 2300 GB/s, others at 2900")],
     ),
     "half the lanes": (
         (work(2), work(2, odd={1: {"to_host_gbyte_s": 26.0, "pcie_width": 8}})),
-        [("n2", "gpu-copy-slow", "GPU 1 gives data at 26 GB/s, others at 54 (8 PCIe lanes, others 16)")],
+        [("n2", "gpu-copy-slow", "GPU 1 sends data at 26 GB/s, others at 54 (8 PCIe lanes, others 16)")],
     ),
     "a node whose GPUs are all slow": (
         (work(2), work(2, tflop_s=450.0)),
@@ -82,7 +82,7 @@ FAULTS: dict[str, tuple[tuple[GpuWork, ...], list[tuple[str, str, str]]]] = {
     ),
     "all are slow beside the data sheet": (
         (work(1, tflop_s=300.0), work(1, tflop_s=310.0)),
-        [(f"n{i}", "gpu-work-below-board", f"GPU 0 does {f} TFLOP/s, its board is made for 989")
+        [(f"n{i}", "gpu-work-below-board", f"GPU 0 reaches {f} TFLOP/s, the data sheet says 989")
          for i, f in ((1, 300), (2, 310))],
     ),
 }  # fmt: skip
@@ -132,7 +132,7 @@ def test_a_power_limit_of_some_makes_them_a_kind_of_their_own() -> None:
 def test_what_was_not_compared_is_a_gap() -> None:
     laptop = hw.gpus(devices=(hw.gpu(0, name=A_LAPTOP),))
     (alone,) = said(work(1, tflop_s=20.0), gpus=laptop)
-    assert alone.gap == "nothing to compare the GPU's work with"
+    assert alone.gap == "no other GPU to compare with"
     part = replace(work(1), left_out={1: "MIG is on"})
     skipped, measured = said(part)
     assert (skipped.status, skipped.summary) == (Status.SKIP, "GPU 1 took no part: MIG is on")
@@ -140,7 +140,7 @@ def test_what_was_not_compared_is_a_gap() -> None:
     (full,) = said(work(1, error="MemoryError: too little of its memory is free: 10 of 81920 MiB"))
     assert full.status is Status.UNKNOWN
     (silent,) = said(work(1, memory_gbyte_s=None))
-    assert (silent.status, silent.summary) == (Status.UNKNOWN, "GPU 0 told nothing of memory")
+    assert (silent.status, silent.summary) == (Status.UNKNOWN, "GPU 0 did not report memory")
 
 
 def test_boards_by_the_drivers_name() -> None:

@@ -43,9 +43,9 @@ def test_silent_on_healthy_gpus_and_on_errors_of_programs() -> None:
 @pytest.mark.parametrize(
     ("code", "words", "cause"),
     [
-        (79, "GPU 0 met Xid 79, the GPU has fallen off the bus, 1 h ago", "gpu-needs-reboot"),
-        (95, "GPU 0 met Xid 95, uncontained memory error, 1 h ago", "gpu-needs-reset"),
-        (119, "GPU 0 met Xid 119, the GPU's firmware (GSP) does not answer, 1 h ago", "gpu-needs-reset"),
+        (79, "GPU 0 had Xid 79, the GPU has fallen off the bus, 1 h ago", "gpu-needs-reboot"),
+        (95, "GPU 0 had Xid 95, uncontained memory error, 1 h ago", "gpu-needs-reset"),
+        (119, "GPU 0 had Xid 119, the GPU's firmware (GSP) does not answer, 1 h ago", "gpu-needs-reset"),
     ],
 )
 def test_a_driver_that_does_not_tell(code: int, words: str, cause: str) -> None:
@@ -64,7 +64,7 @@ def test_a_log_that_has_lost_its_beginning_does_not_speak_for_it() -> None:
     (finding,) = judged((), since_s=3 * HOUR, driver_age_s=None)
     assert (finding.status, finding.gap) == (
         Status.PASS,
-        "the kernel log before the last 3 h, which it has lost",
+        "the kernel log of more than 3 h ago, which is lost",
     )
     assert not judged((), since_s=3 * HOUR, driver_age_s=2 * HOUR)
     assert not judged((), NONE, since_s=3 * HOUR, driver_age_s=None)
@@ -82,7 +82,7 @@ def test_a_driver_that_tells() -> None:
     assert not judged((event(95),), NONE), "it was reset since"
     assert [f.status for f in judged((event(95, count=3),), NONE)] == [Status.WARN]
     (finding,) = judged((event(95), event(119, 2 * HOUR)), NONE)
-    assert finding.summary.startswith("GPU 0 was put right 2 times: Xid 95,")
+    assert finding.summary.startswith("GPU 0 was repaired 2 times: Xid 95,")
 
 
 def test_the_drivers_summary_in_the_log() -> None:
@@ -92,7 +92,7 @@ def test_the_drivers_summary_in_the_log() -> None:
     healed = event(154, 30.0, text="GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)")
     assert not judged((event(119, 61.0), healed))
     (finding,) = judged((event(119, 5.0), healed))
-    assert finding.summary == "GPU 0 met Xid 119, the GPU's firmware (GSP) does not answer, 5 s ago"
+    assert finding.summary == "GPU 0 had Xid 119, the GPU's firmware (GSP) does not answer, 5 s ago"
 
 
 def test_nvlink_messages_say_themselves_whether_they_are_fatal() -> None:
@@ -103,7 +103,7 @@ def test_nvlink_messages_say_themselves_whether_they_are_fatal() -> None:
 
 def test_devices_that_nvml_does_not_list() -> None:
     (finding,) = judged((event(79, index=9),), NONE)
-    assert finding.summary.startswith("the GPU at 0000:19:00 met Xid 79")
+    assert finding.summary.startswith("the GPU at 0000:19:00 had Xid 79")
     fatal = event(20034, kind="sxid", device="0000:c1:00", text="Fatal, Link 30 LTSSM Fault Up")
     (finding,) = judged((fatal, event(19084, kind="sxid", text="Non-fatal, Link 30 AN1 Heartbeat")), NONE)
     assert finding.summary == "NVSwitch 0000:c1:00 reported a fatal error (SXid 20034)"

@@ -72,8 +72,8 @@ def test_a_worker_of_ray_has_the_limits_of_its_raylet() -> None:
     assert "--memlock=unlimited:unlimited" in command.shell
     assert not now.persistent
     # Above a hard limit root needs a capability that it has not in every container.
-    assert "takes CAP_SYS_RESOURCE" in now.text
-    assert "LimitMEMLOCK=infinity in the unit that starts Ray; elsewhere ulimit -l unlimited" in later.text
+    assert "needs CAP_SYS_RESOURCE" in now.text
+    assert "LimitMEMLOCK=infinity in its unit; else ulimit -l unlimited" in later.text
 
 
 def test_a_container_gets_a_flag() -> None:

@@ -55,7 +55,7 @@ SPEAKING: list[tuple[list[TuningFacts], dict[str, HostFacts], str, str]] = [
     (odd(), {"n3": memory(480)}, "tuning-memory", "480.0 GiB here, 512.0 GiB on most nodes"),
     (odd(sysctls=OTHERS), {}, "tuning-sysctl", "net.core.rmem_max 212992, on most nodes 134217728"),
     (odd(clock_source="hpet"), {}, "tuning-clock-source", "the clock source is hpet"),
-    (odd(swap_used_bytes=3 * GIB), {}, "tuning-swap", "3.0 GiB of programs' memory"),
+    (odd(swap_used_bytes=3 * GIB), {}, "tuning-swap", "3.0 GiB of program memory"),
     (odd(has_kfd=True), {}, "numa-balancing", "numa_balancing is on"),
     (odd(is_grace=True), {}, "numa-balancing", "numa_balancing is on"),
 ]

@@ -58,7 +58,7 @@ def test_names_of_interfaces_are_no_hcas() -> None:
 
 
 def test_a_space_in_the_list_is_pointed_out() -> None:
-    words = "; the space in the list belongs to the name"
+    words = "; NCCL takes the space in the list as part of the name"
     assert run(rdmas(2), NCCL_IB_HCA="mlx4_0, mlx4_1")[0].summary.endswith(words)
     assert words not in run(rdmas(2), NCCL_IB_HCA="mlx4_0,mlx4_1")[0].summary
 

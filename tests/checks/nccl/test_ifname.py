@@ -284,7 +284,7 @@ def test_the_answer_counts_and_the_difference_is_ours() -> None:
     both = machine(row("eth1", "10.9.0.2"), eth(2))
     finding = ask(both, address=address(2))
     assert finding.status is Status.PASS
-    ours = "netdoctor's rules expected eth1 (10.9.0.2), which is ours to mend"
+    ours = "netdoctor's rules expected eth1 (10.9.0.2): please report this"
     assert finding.summary == f"NCCL itself chose eth0 ({address(2)}); {ours}"
 
 

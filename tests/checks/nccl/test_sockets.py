@@ -95,7 +95,7 @@ def test_a_link_local_address_is_a_risk() -> None:
 def test_a_management_network_beside_a_fast_one() -> None:
     findings = judge(nodes(*everywhere("mgmt0", "10.1.0.{}"), mgmt0=1000))
     assert causes(findings) == {"nccl-sockets-uneven": {"n1", "n2", "n3"}}
-    assert "mgmt0 10.1.0.1, 1 Gbit/s beside 100" in findings[0].summary
+    assert "mgmt0 10.1.0.1, 1 Gbit/s, another 100" in findings[0].summary
     assert fixed(findings, "nccl-sockets-uneven") == "export NCCL_SOCKET_IFNAME='=eth0'"
     assert not causes(judge(nodes(*everywhere("mgmt0", "10.1.0.{}"), mgmt0=25_000)))
 
@@ -110,7 +110,7 @@ def test_the_value_keeps_what_is_good() -> None:
 def test_an_overlay_beside_a_direct_network() -> None:
     findings = judge(nodes(*everywhere("tailscale0", "100.64.0.{}", prefix_len=32)))
     assert causes(findings) == {"nccl-sockets-uneven": {"n1", "n2", "n3"}}
-    assert "an overlay beside a direct network" in findings[0].summary
+    assert "an overlay, although there is a direct network" in findings[0].summary
     assert fixed(findings, "nccl-sockets-uneven") == "export NCCL_SOCKET_IFNAME='=eth0'"
 
 

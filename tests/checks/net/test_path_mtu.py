@@ -81,7 +81,7 @@ def test_one_path_both_ways_is_one_pair() -> None:
     findings = judge(path_mtus(4, {("n1", "n2"): HOLE, ("n2", "n1"): HOLE}))
     assert causes(findings) == {"mtu-black-hole": {"n1->n2"}}
     assert set(found(findings)) == {"n1->n2", "n2->n1"}
-    assert "on the way {nodes}" in cause(findings, "mtu-black-hole").title
+    assert "on the path {nodes}" in cause(findings, "mtu-black-hole").title
 
 
 def test_a_hole_at_everybody_is_between_the_nodes() -> None:
@@ -165,7 +165,7 @@ def test_a_cloud_has_no_switch_ports() -> None:
     machines = {name: net(i, netdevs=(loopback(), netdev(mtu=9000))) for i, name in enumerate(names(3), 1)}
     for clouds, word, shell in (
         (("gcp", "gcp", "gcp"), "1460 bytes unless set", "gcloud compute networks describe"),
-        (("aws", "aws", "aws"), "inside of a VPC 9001 bytes", ""),
+        (("aws", "aws", "aws"), "inside a VPC 9001 bytes", ""),
         (("azure", "azure", "azure"), "set the switch", ""),
         (("gcp", "aws", "gcp"), "set the switch", ""),
         ((None, None, None), "set the switch", ""),

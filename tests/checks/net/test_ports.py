@@ -262,7 +262,7 @@ def test_without_a_rule_set_the_fabric_is_named(
     assert "switch ports" in hint.fixes[0].text
     assert "from 10.0.0.1" in hint.fixes[0].text
     shown = next(f.evidence for f in findings if f.evidence)
-    assert any("no rule set of theirs explains it" in one.output for one in shown)
+    assert any("none of their rule sets explains it" in one.output for one in shown)
 
 
 def test_another_nodes_rule_set_does_not_clear_the_fabric() -> None:

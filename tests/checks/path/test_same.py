@@ -46,7 +46,7 @@ SPEAKING: list[tuple[list[Place], str, Status, set[str], str]] = [
     ),
     ([at(1), at(2, digest="bb")], "path-file", Status.FAIL, {"n1", "n2"}, "aa on n1; "),
     ([at(1), at(2), at(3, **FOLDER)], "path-file", Status.FAIL, {"n3"}, "a directory here"),
-    ([at(1), at(2), at(3, error="ENOENT")], "path-missing", Status.FAIL, {"n3"}, "there on n1 and n2"),
+    ([at(1), at(2), at(3, error="ENOENT")], "path-missing", Status.FAIL, {"n3"}, "exists on n1 and n2"),
     ([at(1, error="ENOENT"), at(2, error="ENOTDIR")], "path-missing", Status.FAIL, {"n1", "n2"}, "exist"),
     (
         [at(1, revision=HEAD, **TREE), at(2, revision=HEAD, **TREE), at(3, revision=OTHER, **TREE)],
@@ -94,7 +94,7 @@ def test_names_who_has_another() -> None:
 def test_says_what_it_did_not_look_at() -> None:
     findings = judged(at(1, sampled=True, **TREE), at(2, sampled=True, **TREE))
     assert [one.status for one in findings] == [Status.PASS] * 2
-    assert "as far as it was looked at" in findings[0].summary
+    assert "as far as it was read" in findings[0].summary
     findings = judged(at(1), at(2), at(3, error="hangs"))
     assert {node: one.status for node, one in found(findings).items()} == {"n3": Status.UNKNOWN}
 
@@ -108,7 +108,7 @@ def test_a_path_of_which_a_node_says_nothing() -> None:
     both = job(2, paths=(PATH,))
     (finding,) = path_same({"n1": places(at(1)), "n2": places()}, hosts(2), both)
     assert (finding.target, finding.status) == ("n2", Status.UNKNOWN)
-    assert finding.summary == f"{PATH}: the node did not say what is there"
+    assert finding.summary == f"{PATH}: the node did not report it"
     # One that was named twice is told under one name.
     twice = job(1, paths=("~/x", "/root/x", "~"))
     here = [place("/root/x", asked="/root/x"), place("/root", asked="~")]

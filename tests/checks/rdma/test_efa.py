@@ -43,7 +43,7 @@ def test_a_plugin_that_the_loader_does_not_find() -> None:
     (finding,) = judged((plugin(False),), EFA)
     assert (finding.status, causes([finding])) == (Status.WARN, {"efa-plugin-hidden": {"n1"}})
     assert finding.summary.startswith("1 EFA device, and the plugin")
-    assert finding.observed == f"in {FOLDER} alone"
+    assert finding.observed == f"only in {FOLDER}"
     assert finding.cause
     (command,) = [one for fix in finding.cause.fixes for one in fix.commands]
     assert command.shell == f'export LD_LIBRARY_PATH={FOLDER}"${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"'

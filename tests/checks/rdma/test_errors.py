@@ -94,7 +94,7 @@ def test_notices_of_congestion_are_shown_beside_what_is_wrong() -> None:
 def test_what_cannot_be_judged() -> None:
     first, later = readings({"link_downed": 255}, {"link_downed": 255})
     assert [(f.status, f.summary) for f in said(rdma_errors(first, later))] == [
-        (Status.UNKNOWN, "mlx5_1:1: link_downed at the highest value, counts no more")
+        (Status.UNKNOWN, "mlx5_1:1: link_downed at the maximum value: it does not count any more")
     ]
     turned = said(rdma_errors(later.reading, LaterCounters(reading=first)))
     assert [f.status for f in turned] == [Status.UNKNOWN]
@@ -113,7 +113,7 @@ def test_a_port_that_came_is_not_judged_and_one_that_went_is_unknown() -> None:
     went = LaterCounters(reading=CounterFacts(uptime_s=6e3, ports=first.ports[:1]))
     (finding,) = said(rdma_errors(later.reading, went))
     assert (finding.status, finding.summary) == (
-        Status.UNKNOWN, "mlx5_9:1 told at the end less of what it counts than at login",
+        Status.UNKNOWN, "mlx5_9:1 reported fewer counters at the end than at login",
     )  # fmt: skip
 
 
@@ -121,7 +121,7 @@ def test_an_hca_of_which_nothing_was_counted_is_not_healthy() -> None:
     none = CounterFacts(uptime_s=1.0)
     (finding,) = said(rdma_errors(none, LaterCounters(reading=none), rdma()))
     assert (finding.status, finding.summary) == (
-        Status.UNKNOWN, "what mlx5_0:1 and mlx5_1:1 counts was not told",
+        Status.UNKNOWN, "mlx5_0:1 and mlx5_1:1: no counters were reported",
     )  # fmt: skip
     one = CounterFacts(uptime_s=1.0, ports=(Counted(name="mlx5_0:1", read=14),))
     again = LaterCounters(reading=CounterFacts(uptime_s=9.0, ports=one.ports))

@@ -57,9 +57,9 @@ def test_no_ipv4_says_whether_the_interface_has_one(i: int, said: str) -> None:
 @pytest.mark.parametrize(
     ("name", "dev", "says", "loses"),
     [
-        ("mlx5_0", "eth0", "modprobe -r mlx5_ib; modprobe -a mlx5_ib", "RDMA of whatever runs there"),
+        ("mlx5_0", "eth0", "modprobe -r mlx5_ib; modprobe -a mlx5_ib", "RDMA connections of programs there"),
         ("irdma0", "eth0", "systemd-run --collect --wait sh -c", "this session and the default route"),
-        ("irdma0", "eth1", "systemd-run --collect --wait sh -c", "what goes over it"),
+        ("irdma0", "eth1", "systemd-run --collect --wait sh -c", "its traffic"),
     ],
 )
 def test_filling_the_table_cuts_nobody_off(name: str, dev: str, says: str, loses: str) -> None:
@@ -70,7 +70,7 @@ def test_filling_the_table_cuts_nobody_off(name: str, dev: str, says: str, loses
     assert fix.risk == ("high" if "session" in loses else "medium")
     # What carries nothing for certain is not called so.
     (fix,) = fill_gids(hca("irdma0"), dev, None, None)
-    assert "perhaps this session" in (fix.loses or "")
+    assert "maybe this session" in (fix.loses or "")
 
 
 def test_no_ipv4_anywhere_is_one_flat_ethernet() -> None:

@@ -35,7 +35,7 @@ def test_skips_without_hcas_or_cables() -> None:
 def test_down_here_and_active_elsewhere_fails() -> None:
     findings = list(port_check(rdmas(3, n2=with_port(**DOWN))))
     assert causes(findings) == {"hca-port-down": {"n2"}}
-    assert findings[0].summary.endswith("ACTIVE on 2 other nodes: nobody answers on the cable")
+    assert findings[0].summary.endswith("ACTIVE on 2 other nodes: no answer on the cable")
     (finding,) = port_check(rdmas(2, n2=with_port(**DOWN)))
     assert "ACTIVE on 1 other node:" in finding.summary
 

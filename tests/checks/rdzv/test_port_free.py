@@ -33,9 +33,9 @@ def test_a_free_port_passes() -> None:
 def test_names_process_user_and_age() -> None:
     findings = judge(STALE)
     assert causes(findings) == {"master-port-busy": {"n1"}}
-    assert findings[0].summary == "port 29500 is taken by python3 (pid 4711) of user alice, running for 3 h"
+    assert findings[0].summary == "port 29500 is used by python3 (pid 4711) of user alice, running for 3 h"
     show, kill, other = cause(findings, "master-port-busy").fixes
-    assert (show.kind, kill.kind, kill.loses) == (Kind.LOOK, None, "what it was doing")
+    assert (show.kind, kill.kind, kill.loses) == (Kind.LOOK, None, "the work of that process")
     assert show.commands[0].shell == "ps -o pid,user,etime,args -p 4711"
     # Pasted again, when the number is somebody else's, it ends nothing.
     assert kill.commands[0].shell == '[ "$(ps -o comm= -p 4711)" = python3 ] && kill 4711'

@@ -28,7 +28,7 @@ def test_names_the_odd_ones(values: dict[str, int], usual: int | None, odd: set[
 @pytest.mark.parametrize(
     ("counts", "words"),
     [
-        ((1, 1), "and of two nodes neither is the odd one"),
+        ((1, 1), "and with two nodes there is no majority"),
         ((3, 3), "and as many nodes have one as the other (3 each)"),
         ((3, 2, 2, 2, 1), "5 values and no majority"),
         ((2, 2, 1), "3 values and no majority"),

@@ -34,7 +34,7 @@ def test_a_tie_blames_all_and_proposes_no_value() -> None:
     assert len(hints) == 1
     (hint,) = hints
     assert hint is not None
-    assert hint.title == "x differs between {nodes}, and of two nodes neither is the odd one"
+    assert hint.title == "x differs between {nodes}, and with two nodes there is no majority"
     assert hint.culprits == ("n1", "n2")
     assert hint.confidence is Confidence.LIKELY
     assert not hint.fixes[0].commands

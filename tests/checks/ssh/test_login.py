@@ -360,7 +360,7 @@ def test_one_that_was_at_the_door_still_is_no_shell_that_hangs() -> None:
 @pytest.mark.parametrize(
     ("late", "first_byte_ms", "number"),
     [
-        pytest.param(40, 6_000.0, 10, id="the others got in slowly"),
+        pytest.param(40, 6_000.0, 10, id="the others were slow"),
         pytest.param(40, 300.0, None, id="the others were quick"),
         pytest.param(3, 6_000.0, None, id="few are late"),
     ],

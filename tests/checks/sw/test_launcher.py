@@ -76,7 +76,7 @@ def test_pdsh() -> None:
     pdsh = program("pdsh", PDSH.format("ssh,rsh,exec", "rsh"))
     for asked, words in (
         (None, "rsh, which asks for rshd on every node"),
-        ("exec", "exec, which runs commands here alone"),
+        ("exec", "exec, which runs commands on this machine only"),
     ):
         (finding,) = judged("pdsh", facts(pdsh, pdsh_rcmd=asked))
         assert finding.summary == f"pdsh would use {words}"

@@ -27,7 +27,7 @@ def test_the_first_one_counts_and_an_override_is_named() -> None:
     findings = list(sw_nccl(softwares(3, n1=both)))
     assert causes(findings) == {"nccl-version": {"n1"}, "nccl-overridden": {"n1"}}
     (told,) = found(findings, Status.WARN).values()
-    assert told.summary == "LD_LIBRARY_PATH gives NCCL 2.19.3 in place of torch's own 2.21.5"
+    assert told.summary == "LD_LIBRARY_PATH gives NCCL 2.19.3 instead of torch's own 2.21.5"
     fix = cause(findings, "nccl-overridden").fixes[0]
     assert fix.commands[0].shell == "unset LD_LIBRARY_PATH"
 

@@ -28,7 +28,7 @@ def test_another_python_that_the_job_may_take_is_a_word_and_no_alarm() -> None:
     (finding,) = sw_python(nodes, None, asked)
     assert (finding.target, finding.status) == ("n2", Status.PASS)
     assert finding.summary.endswith("/opt/venv/bin/python3, of torchrun, has torch 2.7.0")
-    assert finding.gap == "which Python the job takes; --python names it"
+    assert finding.gap == "which Python the job uses; --python names it"
     named = {"n1": session(1), "n2": session(2, interpreter="/usr/bin/python3")}
     assert not list(sw_python(nodes, None, named))
     assert not list(sw_python(softwares(2, n2=software(others=(other,), torch=None)), None, asked))

@@ -46,7 +46,7 @@ def test_how_it_ended_and_what_it_printed_last_are_told(code: int, said: str, wo
 def test_one_that_does_not_end_is_held_against_a_bare_start(bare: float | None, status: Status) -> None:
     (finding,) = sw_start(python_start(starts=False, code=None, seconds=7.0, bare_s=bare))
     assert finding.status is status
-    assert "did not come to an end in 7 s" in finding.summary
+    assert "did not end in 7 s" in finding.summary
 
 
 def test_an_odd_path_stands_in_no_command() -> None:

@@ -84,7 +84,9 @@ def test_what_one_node_has_is_no_norm() -> None:
     assert finding.expected == "2.6.0+cu124, as on n4, or on no node"
     assert finding.expected_from is DERIVED
     hint = cause(findings, "torch-missing")
-    assert hint.title.endswith("no torch in /usr/bin/python3, which other nodes have: is it the job's?")
+    assert hint.title.endswith(
+        "no torch in /usr/bin/python3, other nodes have: is this the job's interpreter?"
+    )
     first, second = hint.fixes
     assert ("--python PATH" in first.text, first.commands) == (True, ())
     assert "~/job-venv/bin/python -m pip install" in second.commands[0].shell
