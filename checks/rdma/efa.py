@@ -54,7 +54,7 @@ def rdma_efa(
     elif not (gpu and gpu.devices and software and software.torch):
         yield skip("no NVIDIA GPU, or no torch, that would use EFA here")
     elif named_plugin and named_plugin.value:
-        yield skip(f"the plugin is plugin_set in NCCL_NET_PLUGIN ({named_plugin.origin})")
+        yield skip(f"the plugin is set in NCCL_NET_PLUGIN ({named_plugin.origin})")
     elif not any(plugin.found or plugin.folder in folders for plugin in plugins):
         yield _not_found(count, [plugin.path for plugin in plugins])
 
