@@ -28,8 +28,6 @@ UNLINKED = Cause("amd-xgmi-fewer", "AMD GPUs of {nodes} have fewer XGMI links th
 LOW_LEVELS = ("low", "profile_min_sclk", "profile_min_mclk")
 # A GPU that is idle may lower the speed of its link.
 AT_WORK_PERCENT = 20
-# With so many boards nobody can be called the odd one out.
-LEAST_PEERS = 2
 
 Board = tuple[str, str]  # node and PCI address
 Outcome = tuple[str, str]  # what was found, what it should be
@@ -137,7 +135,7 @@ def _below_peers(boards: Mapping[Board, AmdGpu]) -> Iterator[Finding]:
     """Boards that have less of something than most of their kind; what they alone do not tell."""
     for rule in SHARED:
         values = {key: value for key, one in boards.items() if (value := rule.value(one)) is not None}
-        typical = of_most(values.values()) if len(values) > LEAST_PEERS else None
+        typical = of_most(values.values())
         for (node, address), value in values.items():
             if typical is not None and value < typical:
                 yield rule.cause.warn(

@@ -56,10 +56,9 @@ def differences(
 ) -> Iterator[Finding]:
     """A finding for each variable and node that has another value than most; between two, who sets it. Nodes
     of which the user has said what the variable is to be are none of them."""
-    requested = expect.names(VALUE) | expect.names(SET) if expect else set()
     for name in sorted({name for env in envs.values() for name in env if _compared(name)}):
         raw = {node: env[name].value if name in env else "" for node, env in envs.items()}
-        if expect and name in requested:
+        if expect:
             expected = {*expect.for_nodes(VALUE, raw, name), *expect.for_nodes(SET, raw, name)}
             raw = {node: value for node, value in raw.items() if node not in expected}
         if len(set(raw.values())) == 1:

@@ -122,8 +122,7 @@ def counted(gpu: GpuFacts, later: LaterCounters | None) -> Iterator[Counted]:
             found = [Counted(device.index, rule, n, began, False, at) for at, n in old.items() if n]
             yield from _bad_parts(found)
             if device.uuid in again and seconds >= APART_S:
-                new = {at: n - old.get(at, 0) for at, n in _totals(rule, again[device.uuid]).items()}
-                more = [(at, n) for at, n in new.items() if n > 0]
+                more = [(at, n - old.get(at, 0)) for at, n in _totals(rule, again[device.uuid]).items()]
                 yield from _bad_parts([Counted(device.index, rule, n, seconds, True, at) for at, n in more])
 
 

@@ -251,10 +251,11 @@ def _against_peers(figure: Figure, rates: Mapping[GpuId, GpuRate]) -> Iterator[t
 
 def _against_board(gpu_id: GpuId, device: Gpu, rate: GpuRate) -> Iterator[Finding]:
     """Where all are slow, only the data sheet tells; with a power limit below the default it does not."""
-    floor, known = least(device.name), board(device.name)
+    known = board(device.name)
     limit, default = device.power_limit_w, device.power_default_w
-    if floor is None or known is None or (limit and default and limit < default):
+    if known is None or (limit and default and limit < default):
         return
+    floor = least(device.name, known)
     for value, at_least, most, unit in (
         (rate.tflop_s if rate.kind != "float32" else None, floor.tflop_s, known.tflop_s, "TFLOP/s"),
         (rate.memory_gbyte_s, floor.gbyte_s, known.gbyte_s, "GB/s of memory"),

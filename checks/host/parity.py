@@ -38,6 +38,7 @@ def host_parity(hosts: Mapping[str, HostFacts], expect: Expectations | None = No
     """
     if len(hosts) < 2 and not any(expect and expect.has(key) for key, *_ in PROPERTIES):
         yield skip("one node: nothing to compare with")
+        # What it has is noted below all the same, to be expected of it later.
         if expect is None:
             return
     for key, attribute, word, source, advice in PROPERTIES:

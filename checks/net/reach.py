@@ -7,7 +7,7 @@ from netdoctor.check import check
 from netdoctor.checks._shared.addresses import parse
 from netdoctor.checks._shared.majority import majority
 from netdoctor.checks._shared.outcomes import Words, outcomes
-from netdoctor.checks._shared.text import is_host_name, listing
+from netdoctor.checks._shared.text import is_host_name, listing, quoted
 from netdoctor.facts.mesh import Reach, Reached
 from netdoctor.facts.software import Job
 from netdoctor.model import CLUSTER, CONFIG, PEERS, Finding, Status, ok, seen, skip, unknown
@@ -30,7 +30,8 @@ def words(row: Reached, good: Sequence[str]) -> Words:
     parts = _HOST.match(row.url)
     host, port = (parts[1].strip("[]"), parts[2] or "443") if parts else ("", "443")
     plain = host if is_host_name(host) or parse(host) else ""
-    return {"host": plain, "port": port, "as_others": f", as on {listing(good, 2)}" if good else ""}
+    endpoint = quoted(f"[{plain}]:{port}" if ":" in plain else f"{plain}:{port}")
+    return {"host": plain, "endpoint": endpoint, "as_others": f", as on {listing(good, 2)}" if good else ""}
 
 
 @check(

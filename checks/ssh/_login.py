@@ -32,7 +32,7 @@ def known_hosts(session: Session) -> str:
 
 def listed_at(node: Node) -> str:
     """``line 3 of hosts.txt``: where the node was named."""
-    return f"line {node.line} of {node.source}" if node.line and node.source else "its line of the hosts file"
+    return f"line {node.line} of {node.source}" if node.line else "its line of the hosts file"
 
 
 def port_option(session: Session) -> str:

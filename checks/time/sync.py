@@ -57,7 +57,7 @@ def time_sync(time: TimeFacts, host: HostFacts) -> Iterator[Finding]:
         keep = run(f"keep one of {running} and disable the others", root=True)
         yield FIGHT.warn(text, observed=running, expected="one time daemon", seen=_evidence(text), fixes=keep)
     elif text := _problem(time, daemons):
-        fixes = restart(daemons, host) if daemons or not PTP.intersection(time.daemons) else LOOK_AT_PTP
+        fixes = LOOK_AT_PTP if text.startswith("ptp4l") else restart(daemons, host)
         yield ADRIFT.warn(text, observed=text, expected="synchronised", seen=_evidence(text), fixes=fixes)
     elif _is_kept(time):
         yield from (ok(HERE, text) for text in filter(None, map(_words, time.reports)))

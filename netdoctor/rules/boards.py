@@ -45,11 +45,8 @@ def board(name: str) -> Board | None:
     return next((known for pattern, known in _COMPILED if pattern.fullmatch(name)), None)
 
 
-def least(name: str) -> Board | None:
-    """What a healthy board of this name does at the least; None where nothing is known."""
-    known = board(name)
-    if known is None:
-        return None
+def least(name: str, known: Board) -> Board:
+    """What a healthy board of this name, and with this data sheet, does at the least."""
     return Board(
         0.0 if _WITHOUT_POWER.fullmatch(name) else LEAST_PART * known.tflop_s, LEAST_PART * known.gbyte_s
     )

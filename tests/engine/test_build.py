@@ -499,6 +499,9 @@ def test_what_was_seen_is_cut_and_says_so() -> None:
     [cause] = made(saying("host.x", *said), nodes=100).causes
     assert len(cause.seen) <= 8
     assert any("more; -v shows all results" in line for line in cause.seen)
+    # One more takes no more room than the words that there is one.
+    [cause] = made(saying("host.x", *said[:7]), nodes=7).causes
+    assert cause.seen == tuple(one.summary for one in said[:7])
 
 
 def parses(line: str) -> bool:

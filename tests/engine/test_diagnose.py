@@ -149,6 +149,15 @@ def test_a_sure_culprit_is_not_explained_by_the_other_end() -> None:
     assert sorted(keys(groups)) == ["k", "net.a"]
 
 
+def test_a_cause_that_blames_no_node_is_explained_on_one_node_alone() -> None:
+    ours = hint("k", CONTROL)
+    groups = causes(
+        saying("net.a", fail("n1", "down"), explains=["net.b"]),
+        saying("net.b", fail("n1", "x", cause=ours), fail("n2", "y", cause=ours)),
+    )
+    assert [(g.key, g.explained) for g in groups] == [("net.a", [("net.b", "n1")]), ("k", [])]
+
+
 def test_a_suspected_culprit_is() -> None:
     doubtful = hint("k", "n2", confidence=Confidence.SUSPECTED)
     groups = causes(

@@ -559,6 +559,22 @@ def test_one_that_goes_on_for_ever_is_ended_and_the_others_run(
     assert isinstance(scan.store.cluster_fact("ports"), PortMatrix)
 
 
+def test_the_deadline_ends_one_that_goes_on(monkeypatch: pytest.MonkeyPatch, known: Any) -> None:
+    clock = Clock(monkeypatch)
+
+    @experiment(bound_s=300.0)
+    def at_length(context: Context) -> SiteRun:
+        """Asks once and again."""
+        for _ in range(20):
+            list(context.transport.call({"n1": Request(op="site", timeout_s=7.0)}))
+        return SiteRun("it came to its end")
+
+    scan = scan_for({"site_run"}, deadline_s=60.0)
+    outcome = scan.run(slow(clock, 3))
+    assert (outcome.ended_by, clock.now) == ("deadline", 1060.0)
+    assert scan.store.cluster_fact("site_run").why is Why.STOPPED
+
+
 @pytest.mark.parametrize("deadline_s", [None, 50.0])
 def test_agents_live_as_long_as_the_scan_may_take(
     monkeypatch: pytest.MonkeyPatch, deadline_s: float | None

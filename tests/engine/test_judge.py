@@ -210,6 +210,7 @@ def test_a_check_that_raises_is_unknown_alone(
     assert letters(result, "net.x") == "???"
     assert letters(result, "net.y") == "X.."
     [finding] = result.findings["net.x"]
+    assert finding.target == CLUSTER
     assert finding.cause is not None
     assert finding.cause.culprits == (CONTROL,)
     assert len(result.tracebacks) == 1
@@ -224,6 +225,7 @@ def test_a_crash_on_every_node_is_one_traceback() -> None:
 
     result = judged(login(), make(host_x), nodes=50)
     assert letters(result, "host.x") == "?" * 50
+    assert [f.target for f in result.findings["host.x"]] == healthy.names(50)
     assert [t.splitlines()[0] for t in result.tracebacks] == [
         "check host.x crashed on n1, n2, n3 and 47 more"
     ]
@@ -480,7 +482,7 @@ def test_what_was_not_judged_in_time_is_unknown(monkeypatch: pytest.MonkeyPatch)
     later = saying("host.later", fail("n1", "nobody asks it any more"))
     store = store_of(3)
     store.put("host", "n3", Missing(Why.NOT_APPLICABLE, "not here"))
-    result = judge([login(), make(host_slow), later], healthy.names(3), store, ends=15)
+    result = judge([login(), make(host_slow), later], healthy.names(3), store, ends=20)
     assert now == [20.0]
     cells = {name: "".join(row[node].letter for node in result.nodes) for name, row in result.cells.items()}
     assert cells == {"ssh.login": "...", "host.slow": "!!-", "host.later": "??-"}

@@ -143,6 +143,13 @@ def test_times_without_a_zone_are_not_held_against_such_with_one() -> None:
     assert said.ranks.first.file == "b"
 
 
+def test_a_log_that_repeats_itself_hides_no_earlier_line_of_another() -> None:
+    often = "\n".join(f"2026-11-22T13:00:0{i}Z {SHM}" for i in range(9))
+    said = explained({"a": often, "b": f"2026-11-22T12:59:59Z {SHM}"})
+    assert said.ranks.first is not None
+    assert said.ranks.first.file == "b"
+
+
 def test_ranks_that_say_nothing_are_told() -> None:
     said = explained({f"rank_{r}.log": COMM.format(r=r) + f"\n{SHM}" for r in (0, 1, 3)})
     assert said.ranks.world_size == 5

@@ -26,7 +26,7 @@ from netdoctor.facts.bandwidth import (
 from netdoctor.facts.localisation import Decision, Kind, Side, Suspect, Undecided
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.software import Job
-from netdoctor.model import Confidence, ExpectedFrom, Finding, Status
+from netdoctor.model import Action, Confidence, ExpectedFrom, Finding, Status
 
 from .. import build_hw
 from ..build import env, host, job, names, net, second
@@ -105,6 +105,7 @@ def test_tcp_names_a_node_and_its_direction(side: Side, words: str) -> None:
     assert cause.confidence is Confidence.CERTAIN
     (command,) = cause.fixes[0].commands
     assert (command.run_on, command.shell.split(" |")[0]) == ("n2", "ethtool eth0")
+    assert cause.action is Action.DRAIN
 
 
 def test_more_than_half_is_a_warning() -> None:
@@ -115,6 +116,8 @@ def test_a_dead_path_is_named_as_one() -> None:
     found = said(judge(suspect(Kind.PATH, "n1", "n3", side=Side.OUT, factor=0.0, value_gbyte_s=None)))
     assert set(found) == {"n1->n3"}
     assert "nothing passes" in found["n1->n3"].summary
+    assert found["n1->n3"].cause is not None
+    assert found["n1->n3"].cause.action is None, "no node is to blame"
 
 
 def test_a_path_slow_both_ways_is_one_cause() -> None:
@@ -359,6 +362,16 @@ def test_a_node_slow_among_its_own_gpus() -> None:
 def test_a_node_without_a_large_size_among_its_own_gpus_is_not_compared(rows: tuple[SizeRow, ...]) -> None:
     solo = {n: (row(GIB, 400.0),) for n in NODES} | {"n3": rows}
     assert not said(list(bw_allreduce(reduced(row(GIB, 40.0), solo=solo), hosts())))
+
+
+@pytest.mark.parametrize(("busbw", "status"), [(100.0, None), (50.0, Status.WARN), (49.0, Status.FAIL)])
+def test_a_node_below_half_of_what_its_own_gpus_should_reach_fails(
+    busbw: float, status: Status | None
+) -> None:
+    solo = {"n3": (row(GIB, busbw),)}
+    facts = reduced(row(GIB, 40.0), solo=solo, solo_floor_gbyte_s={"n3": 100.0})
+    found = {target: one.status for target, one in said(list(bw_allreduce(facts, hosts()))).items()}
+    assert found == ({"n3": status} if status else {})
 
 
 # --- pairs ----------------------------------------------------------------------------------------

@@ -167,6 +167,6 @@ def test_boards_by_the_drivers_name() -> None:
     assert not any(map(board, ("NVIDIA GH200 480GB", "NVIDIA H200 NVL", "NVIDIA A10G")))
     for text in (A_LAPTOP, "NVIDIA A100X-40C", "NVIDIA GeForce RTX 3090", "NVIDIA RTX A4000", "", "H1000"):
         assert board(text) is None, text
-    floor = least("Tesla T4")
-    assert floor is not None
-    assert floor.tflop_s == 0
+    t4 = board("Tesla T4")
+    assert t4 is not None
+    assert least("Tesla T4", t4).tflop_s == 0

@@ -50,7 +50,7 @@ def test_silent_on_healthy_gpus_and_on_errors_of_programs() -> None:
 )
 def test_a_driver_that_does_not_tell(code: int, words: str, cause: str) -> None:
     (finding,) = judged((event(code, 1.6 * HOUR),))
-    assert (finding.status, finding.summary) == (Status.FAIL, words)
+    assert (finding.status, finding.summary, finding.observed) == (Status.FAIL, words, f"Xid {code}")
     assert causes([finding]) == {cause: {"n1"}}
     assert finding.evidence[0].output.startswith(f"Xid {code} of 0000:10:00, last 1 h ago")
     assert finding.cause is not None
@@ -76,6 +76,7 @@ def test_a_driver_that_tells() -> None:
     assert finding.summary == "GPU 0 needs a reset, says the driver (Xid 95, uncontained memory error)"
     assert (finding.status, finding.cause and finding.cause.confidence) == (Status.FAIL, "certain")
     assert finding.cause
+    assert finding.cause.fixes[0].text == "reset the GPU, with nothing running there"
     assert "--gpu-reset -i 0" in finding.cause.fixes[0].commands[0].shell
     (finding,) = judged((), REBOOT)
     assert causes([finding]) == {"gpu-needs-reboot": {"n1"}}
@@ -107,7 +108,9 @@ def test_devices_that_nvml_does_not_list() -> None:
     fatal = event(20034, kind="sxid", device="0000:c1:00", text="Fatal, Link 30 LTSSM Fault Up")
     (finding,) = judged((fatal, event(19084, kind="sxid", text="Non-fatal, Link 30 AN1 Heartbeat")), NONE)
     assert finding.summary == "NVSwitch 0000:c1:00 reported a fatal error (SXid 20034)"
+    assert finding.observed == "SXid 20034"
     assert finding.cause
+    assert finding.cause.fixes[0].text == "reset all GPUs, with nothing running there"
     assert finding.cause.fixes[0].commands[0].shell.startswith("nvidia-smi --gpu-reset &&")
 
 

@@ -1,6 +1,7 @@
 import pytest
 
 from netdoctor.checks.host.parity import host_parity
+from netdoctor.facts.expected import RecordedExpectations
 from netdoctor.model import Status
 
 from ..build import cause, causes, found, host, hosts
@@ -13,6 +14,12 @@ def test_silent_when_equal() -> None:
 def test_one_node_has_nothing_to_compare_with() -> None:
     (finding,) = host_parity(hosts(1))
     assert finding.status is Status.SKIP
+
+
+def test_what_one_node_has_is_recorded_for_a_file_of_expectations() -> None:
+    watched = RecordedExpectations()
+    assert [one.status for one in host_parity(hosts(1), watched)] == [Status.SKIP]
+    assert watched.compared["host.kernel", ""] == {"n1": host().kernel}
 
 
 def test_another_kernel_warns() -> None:

@@ -118,6 +118,13 @@ def test_what_is_expected_takes_the_place_of_most_nodes() -> None:
     assert "e.toml:1 expects performance" in findings[0].summary
 
 
+def test_what_firmware_keeps_of_the_memory_that_is_expected_is_not_lost() -> None:
+    expect = Expectations(wishes=(Expectation(key="host.memory", any_of=("500",), place="e.toml:2"),))
+    for gib, status in ((500, None), (490, None), (489, Status.WARN), (0, Status.UNKNOWN)):
+        findings = said(host_tuning({"n1": tuning()}, {"n1": memory(gib, 1)}, expect))
+        assert [one.status for one in findings] == ([status] if status else []), gib
+
+
 def test_nothing_to_compare_with() -> None:
     (finding,) = judged(tuning())
     assert finding.status is Status.SKIP

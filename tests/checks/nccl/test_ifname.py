@@ -105,6 +105,12 @@ def test_an_interface_that_is_down_or_bare() -> None:
     bare = machine(netdevs=(loopback(), netdev("eth0")))
     findings = run({**nets(2), "n3": bare}, NCCL_SOCKET_IFNAME="eth0")
     assert causes(findings) == {"nccl-ifname-no-address": {"n3"}}
+    findings = run(
+        {"n1": machine(eth(1)), "n2": bare}, NCCL_SOCKET_IFNAME="=eth0", NCCL_SOCKET_FAMILY="AF_INET6"
+    )
+    assert causes(findings) == {"nccl-ifname-no-address": {"n1", "n2"}}
+    ends = {node: one.summary.rpartition(" has ")[2] for node, one in found(findings).items()}
+    assert ends == {"n1": "no address of AF_INET6", "n2": "no address"}
 
 
 def test_a_value_that_fits_one_node_only_is_one_cause() -> None:
@@ -147,6 +153,8 @@ def test_a_vpn_on_one_node_and_on_all() -> None:
     assert causes(findings) == {"nccl-ifname-overlay": {"n1", "n2"}}
     assert {f.status for f in findings} == {Status.WARN}
     assert fix_of(findings, "nccl-ifname-overlay") == "export NCCL_SOCKET_IFNAME='=eth0'"
+    # It is all that they have in common.
+    assert not causes(run({**shared, "n3": machine(row("wg0", "10.9.0.3"))}))
 
 
 def test_link_local_is_no_address_for_peers() -> None:

@@ -50,8 +50,17 @@ def test_one_node_is_skipped() -> None:
     assert judge(PathMtus(), 1)[0].status is Status.SKIP
 
 
-def test_a_hole_around_one_node_is_that_node() -> None:
-    findings = judge(around(4, "n3", HOLE))
+@pytest.mark.parametrize(
+    ("changes", "mtu"),
+    [
+        pytest.param({}, 1500, id="what passes"),
+        pytest.param({"largest_ok": None}, 1500, id="nothing known to pass"),
+        pytest.param({"largest_ok": 600}, 1500, id="less than IPv6 needs"),
+        pytest.param({"largest_ok": 600, "dev_mtu": 1500}, 1280, id="less than IPv6 needs, no jumbo frames"),
+    ],
+)
+def test_a_hole_around_one_node_is_that_node(changes: dict[str, Any], mtu: int) -> None:
+    findings = judge(around(4, "n3", HOLE | changes))
     assert causes(findings) == {"mtu-black-hole": {"n3"}}
     assert {one.status for one in findings} == {Status.FAIL}
     shells = [
@@ -62,7 +71,7 @@ def test_a_hole_around_one_node_is_that_node() -> None:
         for command in fix.commands
         if command.run_on == "n3"
     ]
-    assert "ip link set dev eth0 mtu 1500" in shells
+    assert f"ip link set dev eth0 mtu {mtu}" in shells
 
 
 @pytest.mark.parametrize("cells", [inbound(4, "n2"), outbound(4, "n2")], ids=["in", "out"])

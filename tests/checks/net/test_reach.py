@@ -46,6 +46,18 @@ def test_who_gets_no_further() -> None:
             assert cause(findings, key).fixes
 
 
+def test_commands_name_the_host() -> None:
+    for url_of, host, endpoint in (
+        (URL, "hub.example.org", "hub.example.org:443"),
+        ("https://10.0.0.9:8443/x", "10.0.0.9", "10.0.0.9:8443"),
+        ("https://[fd00::1]/x", "fd00::1", "'[fd00::1]:443'"),
+    ):
+        rows = (Reached(node="n1", url=url_of, stage="tls"),)
+        findings = list(net_reach(Reach(rows=rows), job(1, reach=(url_of,))))
+        (command,) = cause(findings, "reach-tls").fixes[0].commands
+        assert command.shell.startswith(f"openssl s_client -connect {endpoint} -servername {host} <"), url_of
+
+
 def test_what_was_not_tried_is_unknown() -> None:
     assert [one.status for one in net_reach(Reach(), job(2))] == [Status.SKIP]
     assert found(judged({"n1": {"stage": "untried", "detail": "socks"}}))["n1"].status is Status.UNKNOWN

@@ -37,6 +37,7 @@ def test_a_node_without_the_plugin() -> None:
     (finding,) = judged(())
     assert (finding.status, causes([finding])) == (Status.WARN, {"efa-plugin-none": {"n1"}})
     assert finding.summary == "2 EFA devices, and the plugin that NCCL needs for them is nowhere"
+    assert finding.evidence[0].output == "no libnccl-net*.so"
 
 
 def test_a_plugin_that_the_loader_does_not_find() -> None:
@@ -44,6 +45,7 @@ def test_a_plugin_that_the_loader_does_not_find() -> None:
     assert (finding.status, causes([finding])) == (Status.WARN, {"efa-plugin-hidden": {"n1"}})
     assert finding.summary.startswith("1 EFA device, and the plugin")
     assert finding.observed == f"only in {FOLDER}"
+    assert finding.evidence[0].output == f"{FOLDER}/libnccl-net.so"
     assert finding.cause
     (command,) = [one for fix in finding.cause.fixes for one in fix.commands]
     assert command.shell == f'export LD_LIBRARY_PATH={FOLDER}"${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"'
@@ -70,4 +72,7 @@ def test_no_words_of_a_node_stand_in_a_command(folder: str) -> None:
     ids=["no EFA", "old report", "no GPU facts", "no GPU", "no interpreter", "no torch", "named"],
 )
 def test_what_is_not_judged(plugins: Any, hcas: Any, given: Any) -> None:
-    assert [f.status for f in judged(plugins, *hcas, **given)] == [Status.SKIP]
+    (finding,) = judged(plugins, *hcas, **given)
+    assert finding.status is Status.SKIP
+    if "login" in given:
+        assert finding.summary == "the plugin is set in NCCL_NET_PLUGIN (login session)"

@@ -31,6 +31,9 @@ def test_names_what_is_missing() -> None:
     findings = list(rdma_hca(rdmas(3, n2=rdma(hca("mlx5_0"))), None))
     assert causes(findings) == {"hca-missing": {"n2"}}
     assert findings[0].summary == "1 HCA, most nodes have 2; missing: mlx5_1"
+    assert findings[0].evidence[0].output == "mlx5_0 MT4129 fw 28.39.1002"
+    mute, *_ = rdma_hca(rdmas(3, n2=rdma(hca("mlx5_0", fw_version=None))), None)
+    assert mute.evidence[0].output == "mlx5_0 MT4129 fw ?"
 
 
 def test_the_number_that_the_user_expects_takes_the_place_of_the_others() -> None:

@@ -1,6 +1,7 @@
 import pytest
 
 from netdoctor.checks.rdma.rate import rdma_rate
+from netdoctor.facts.expected import Expectation, Expectations
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.model import Status
 
@@ -63,6 +64,27 @@ def test_two_generations_are_a_warning_and_a_slow_port_of_the_older_one_is_named
     # Another vendor's variant of the same card is the same kind.
     variant = hca("mlx5_0", board_id="B", ports=(port(rate_gbit_s=200.0),))
     assert causes(rdma_rate({**cluster(400, 400), "n9": rdma(variant)}, None)) == {"hca-rate-low": {"n9"}}
+
+
+@pytest.mark.parametrize(
+    ("of", "below"),
+    [
+        pytest.param("", {"mlx5_0:1", "mlx5_1:1", "mlx5_2:1"}, id="every card"),
+        pytest.param("MT4123", {"mlx5_1:1"}, id="a kind"),
+        pytest.param("MT4131", set(), id="a kind that is not there"),
+    ],
+)
+def test_what_the_user_expects_is_held_against_cards_of_that_kind(of: str, below: set[str]) -> None:
+    kinds = ("MT4129", "MT4123", None)
+    cards = [
+        hca(f"mlx5_{i}", hca_type=kind, board_id=f"B{i}", ports=(port(f"mlx5_{i}", rate_gbit_s=100.0),))
+        for i, kind in enumerate(kinds)
+    ]
+    expect = Expectations(wishes=(Expectation(key="rdma.rate", any_of=("200",), place="e.toml:3", of=of),))
+    found = list(rdma_rate({"n1": rdma(*cards)}, None, expect))
+    assert {f.summary for f in found} == {
+        f"rate of {name} 100 Gbit/s here, e.toml:3 expects 200" for name in below
+    }
 
 
 def test_lost_lanes_are_named() -> None:

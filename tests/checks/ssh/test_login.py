@@ -315,6 +315,16 @@ def test_a_full_server_takes_more_whatever_its_own_file_says(own: str, tmp_path:
     assert main.read_text() == text
 
 
+def test_where_a_node_was_named_is_where_to_correct_it() -> None:
+    for listed, place in (
+        (node(line=3, source="hosts.txt"), "line 3 of hosts.txt"),
+        (node(source="command line"), "its line of the hosts file"),
+    ):
+        (finding,) = one_login(listed, session(outcome="name"))
+        assert finding.cause is not None
+        assert any(fix.text.startswith(f"correct the name in {place},") for fix in finding.cause.fixes)
+
+
 def test_noise_is_tolerated_and_noted() -> None:
     (finding,) = one_login(node(), session(noise="Welcome!"))
     assert finding.status is Status.PASS

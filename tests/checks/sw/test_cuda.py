@@ -63,6 +63,16 @@ def test_the_drivers_own_version_is_shown_and_the_kernels_where_it_is_not_known(
         assert finding.evidence[1].output == f"driver {shown}, CUDA 11.8"
 
 
+@pytest.mark.parametrize(
+    ("offers", "fixes"),
+    [("11.8", ["on all nodes, a torch built for CUDA 11.8 or older"]), ("11", []), (None, [])],
+)
+def test_an_older_torch_is_the_other_way_out(offers: str | None, fixes: list[str]) -> None:
+    facts = gpus(driver_version="520.61.05", kernel_driver="520.61.05", cuda_driver=offers)
+    (hint,) = (f.cause for f in sw_cuda(softwares(1), {"n1": facts}) if f.cause)
+    assert [fix.text for fix in hint.fixes[1:]] == fixes
+
+
 def test_a_family_can_need_more_than_the_toolkit() -> None:
     facts = gpus(
         driver_version="550.54.14", kernel_driver="550.54.14", devices=(gpu(0, compute_capability="10.0"),)

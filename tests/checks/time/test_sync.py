@@ -28,6 +28,9 @@ def report(**changes: Any) -> TimeReport:
     return TimeReport(**{"daemon": "ntpd", **changes})
 
 
+UNSYNCHRONISED_PTP = report(daemon="ptp4l", synchronized=False)
+
+
 def test_says_how_far_it_is() -> None:
     good = report(source="10.0.0.250", offset_s=0.000019)
     (finding,) = time_sync(time_facts(daemons=("ntpd",), reports=(good,)), host())
@@ -93,11 +96,27 @@ def test_warns_otherwise(facts: TimeFacts, key: str) -> None:
     assert keys(facts) == {key}
 
 
-def test_the_fix_fits_the_daemon() -> None:
-    findings = said(time_sync(time_facts(chrony=chrony(leap="Not synchronised")), host()))
-    assert cause(findings, "time-unsynchronised").fixes[0].commands[0].shell == (
-        "chronyc waitsync 60 0 0 2 && chronyc makestep"
-    )
+@pytest.mark.parametrize(
+    ("facts", "shell"),
+    [
+        pytest.param(
+            time_facts(chrony=chrony(leap="Not synchronised")),
+            "chronyc waitsync 60 0 0 2 && chronyc makestep",
+            id="chronyd",
+        ),
+        pytest.param(
+            time_facts(daemons=("ptp4l",), reports=(UNSYNCHRONISED_PTP,)), "pmc -u -b 0", id="ptp4l"
+        ),
+        pytest.param(
+            time_facts(daemons=("chronyd", "ptp4l"), chrony=chrony(), reports=(UNSYNCHRONISED_PTP,)),
+            "pmc -u -b 0",
+            id="ptp4l beside a good chronyd",
+        ),
+    ],
+)
+def test_the_fix_fits_the_daemon(facts: TimeFacts, shell: str) -> None:
+    hint = cause(said(time_sync(facts, host())), "time-unsynchronised")
+    assert hint.fixes[0].commands[0].shell.startswith(shell)
 
 
 @pytest.mark.parametrize(
