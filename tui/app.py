@@ -233,9 +233,8 @@ class NetdoctorApp(Stage, inherit_bindings=False):
         if where.lost(was, self.where) and not everything:
             item = known.cause_at(was.cause) if known is not None else None
             sure = item is not None and self.known is not None and is_healed(item, self.known.report)
-            self.say(
-                f"{'fixed' if sure else 'gone'}: {describe.title(item)}" if item else "that cause is gone"
-            )
+            name = describe.title(item) if item is not None else "that cause"
+            self.say(f"fixed: {name}" if sure else f"not found again: {name}")
         if self.state.message:
             self.say(self.state.message)
         return self.where.view != was.view

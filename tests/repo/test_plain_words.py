@@ -105,15 +105,7 @@ def hits(path: Path) -> Iterator[str]:
                     yield f"{name}:{number}: {found[0]!r}: write {use!r}"
 
 
-@pytest.mark.parametrize(
-    "top",
-    [
-        *("netdoctor", "checks", "docs", ""),
-        pytest.param(
-            "tui", marks=pytest.mark.xfail(reason="tui/app.py says: that cause is gone", strict=True)
-        ),
-    ],
-)
+@pytest.mark.parametrize("top", ["netdoctor", "checks", "docs", "tui", ""])
 def test_texts_for_users_have_no_private_words(top: str) -> None:
     inside = [path for path in files() if path.relative_to(ROOT).parts[:-1][:1] == ((top,) if top else ())]
     assert inside
