@@ -100,7 +100,7 @@ def test_one_dead_node_hides_no_one(ground: Ground) -> None:
     ground.checks += [saying(name, scope="node") for name in ("gpu.x", "gpu.y", "sw.x")]
     ground.transport.sessions["n30"] = LOST
     shown = text(ground.scan(ScanRequest(hosts=("n[1-32]",))))
-    assert re.search(r"^  ok +gpu +31 nodes; n30 blocked by \[1\]$", shown, re.MULTILINE)
+    assert re.search(r"^  ok +network, software, gpu   31 nodes; n30 blocked by \[1\]$", shown, re.MULTILINE)
     assert re.search(r"^  FAIL +ssh +\[1\] n30$", shown, re.MULTILINE)
     assert "usable      31 of 32   n[1-29,31-32]\n" in shown
     ground.transport.sessions |= {f"n{i}": LOST for i in (1, 2, 3)}

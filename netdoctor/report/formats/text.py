@@ -402,11 +402,11 @@ class _Page:
 
 
 def _merged(rows: list[_Row], everywhere: str) -> list[_Row]:
-    """Put rows that ask for nothing into one: what passes everywhere, does not apply, or is blocked alike."""
+    """Put rows that ask for nothing into one: what passes on the same nodes, or is blocked by the same."""
     merged: dict[tuple[str, str], list[_Row]] = {}
     for number, row in enumerate(rows):
         status, who = row[0], row[3]
-        quiet = (status == "pass" and who == everywhere) or status in ("skip", "blocked", "unknown")
+        quiet = status in ("pass", "skip", "blocked", "unknown")
         key = ("" if status == "skip" else who) if quiet else f"\0{number}"
         merged.setdefault((status, key), []).append(row)
     return [_one_row(members, everywhere) for members in merged.values()]
@@ -416,14 +416,9 @@ def _one_row(members: list[_Row], everywhere: str) -> _Row:
     """The row of several families; what passes everywhere or does not apply needs no more than names."""
     status, _, _, who, remark = members[0]
     checks = sum(row[2] for row in members)
-    if status == "pass" and who == everywhere:
-        return (
-            status,
-            ", ".join(f"{row[1]} ({row[4]})" if row[4] else row[1] for row in members),
-            checks,
-            "",
-            "",
-        )
+    if status == "pass" and (who == everywhere or len(members) > 1):
+        names = ", ".join(f"{row[1]} ({row[4]})" if row[4] else row[1] for row in members)
+        return status, names, checks, "" if who == everywhere else who, ""
     return (
         status,
         ", ".join(row[1] for row in members),
