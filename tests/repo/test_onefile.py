@@ -1,7 +1,6 @@
 """The file that brings its own Python along: it runs where there is no Python, and no libc either."""
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -14,7 +13,7 @@ import pytest
 
 from netdoctor.lab import Lab, missing_requirements
 from netdoctor.report.save import save
-from tests.repo.wheels import ROOT, wheelhouse
+from tests.repo.wheels import ROOT, copy_sources, download, once
 from tests.report.build import sample_report
 from tests.tui.test_terminal import Terminal
 
@@ -56,21 +55,23 @@ class Box:
         return os.listdir(self.root / "root/.cache/netdoctor")
 
 
+def make_onefile(folder: Path) -> None:
+    wheels = download(sys.executable, folder / "wheels")
+    sources = copy_sources(folder / "netdoctor-sources")
+    for argv in (
+        ["sh", ROOT / "scripts" / "docker-install.sh", "build", sources, wheels],
+        [sys.executable, ROOT / "scripts" / "onefile.py", wheels, folder / "netdoctor"],
+    ):
+        done = subprocess.run(
+            argv, env={**os.environ, "PYTHON": sys.executable}, capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, done.stderr
+
+
 @pytest.fixture(scope="module")
 def onefile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `make onefile` makes, once for all workers of this run."""
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-    target = shared / "onefile" / "netdoctor"
-    with (shared / "onefile.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not target.exists():
-            wheels = wheelhouse(sys.executable, tmp_path_factory.mktemp("wheels"))
-            script = ROOT / "scripts" / "onefile.py"
-            done = subprocess.run([sys.executable, script, wheels, target], capture_output=True, text=True)
-            assert done.returncode == 0, done.stderr
-    return target
+    return once(tmp_path_factory, "onefile", make_onefile) / "netdoctor"
 
 
 @pytest.fixture
