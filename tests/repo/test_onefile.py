@@ -135,4 +135,4 @@ def test_scans_nodes_over_ssh_and_judges_them(box: Box, lab4: Lab) -> None:
     assert "\n[1] FAIL  " in done.stdout
     report = json.loads((box.root / ".netdoctor" / "last.json").read_text())
     assert report["matrix"]["nodes"] == ["node0", "node1"]
-    assert [cause["nodes"] for cause in report["causes"]] == [["node1"]]
+    assert [cause["nodes"] for cause in report["causes"]] == ["node1"]
