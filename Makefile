@@ -6,6 +6,8 @@
 # make mutants COUNT=40   small changes of the product, one at a time, that the quick tests should notice
 # make truth   verdicts held against torchrun jobs that really start, for NAMES or all of some 70 situations
 # make test    every test that this machine and user can run
+# make onefile   dist/netdoctor: one executable file with its own Python
+# make lock    the newest releases of what netdoctor needs, for the image and the one file
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
@@ -16,7 +18,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 LAB_PACKAGES := $(shell cat scripts/lab-packages.txt)
 export PYTHON
 
-.PHONY: demo quick test fuzz metamorphic worlds mutants truth lint docs bench clean system
+.PHONY: demo quick test fuzz metamorphic worlds mutants truth lint docs bench onefile lock clean system
 
 demo: $(VENV)/netdoctor
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo.sh
@@ -58,6 +60,18 @@ docs: $(VENV)/dev
 
 bench: $(VENV)/dev
 	$(BIN)/python benchmarks/fanout.py
+
+onefile: $(VENV)/netdoctor
+	rm -rf build  # setuptools would pack what an earlier build left there
+	wheels=$$(mktemp -d); trap 'rm -rf "$$wheels"' EXIT; \
+	$(PIP) wheel -q -w "$$wheels" --require-hashes -r requirements.lock; \
+	PYTHON=$(BIN)/python scripts/docker-install.sh build . "$$wheels"; \
+	$(BIN)/python scripts/onefile.py "$$wheels" dist/netdoctor
+
+lock: | $(BIN)/python
+	$(PIP) install -q uv
+	$(BIN)/uv pip compile -q --upgrade --universal --python-version 3.10 --generate-hashes --no-annotate \
+		--custom-compile-command "make lock" pyproject.toml -o requirements.lock
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,7 +1,6 @@
 """What is installed is what is in the repository, no more and no less."""
 
 import os
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -11,10 +10,7 @@ import pytest
 
 import netdoctor
 from netdoctor.compat import tomllib
-
-ROOT = Path(__file__).parents[2]
-# What `pip install` reads; the rest of a checkout stays out of the way.
-BUILD_INPUTS = ("LICENSE", "README.md", "pyproject.toml")
+from tests.repo.wheels import ROOT, copy_sources
 
 
 def pyproject() -> dict[str, object]:
@@ -56,14 +52,8 @@ def test_version_is_written_once_and_the_same() -> None:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     """The wheel, built from a copy of the tracked files so that no build folder is left here."""
-    source = tmp_path_factory.mktemp("source")
+    source = copy_sources(tmp_path_factory.mktemp("source") / "netdoctor")
     target = tmp_path_factory.mktemp("wheel")
-    for name in BUILD_INPUTS:
-        shutil.copy(ROOT / name, source / name)
-    for name in ("netdoctor", "checks", "tui"):
-        shutil.copytree(
-            ROOT / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
-        )
     build = [sys.executable, "-m", "pip", "wheel", "--disable-pip-version-check", "--no-deps", "--quiet"]
     build += ["--no-build-isolation"]
     done = subprocess.run(
