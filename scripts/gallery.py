@@ -65,6 +65,8 @@ def one_cause(nodes: list[int], letter: str, cause: Cause, *, alone: bool) -> Re
             if (status := cause.status if row == check else "blocked" if alone else "")
             for name in names
         ),
+        healthy_nodes=tuple(n for n in report.matrix.nodes if letter != "X" or n not in names),
+        unhealthy_nodes=names if letter == "X" else (),
         families=tuple(
             replace(row, status=cause.status if row.family == family else row.status, causes=(1,))
             if alone or row.family == family

@@ -357,19 +357,19 @@ def _evidence_of(item: Cause, width: int) -> list[Line]:
 def _scope(known: Known, item: Cause, width: int) -> list[Line]:
     report = known.report
     count = len(item.node_list)
-    lines = [line(("affected", "label"), f"   {fmt.number(count, 'node')}" if count > 1 else "")]
-    lines += [line(p) for p in wrap(describe.cause_nodes(report, item), width, "  ")[:3]]
+    lines = [line((" affected", "label"), f"   {fmt.number(count, 'node')}" if count > 1 else "")]
+    lines += [line(p) for p in wrap(describe.cause_nodes(report, item), width, "   ")[:3]]
     for label, what in (("blocks", describe.blocks), ("also", describe.explains)):
         texts = what(report, item, known.index)
-        lines += [line((label, "label"))] if texts else []
+        lines += [line((f" {label}", "label"))] if texts else []
         for text in texts:
-            lines += [line(p) for p in wrap(text, width, "  ")[:4]]
-    lines.append(line(("confidence  ", "label"), fmt.plain(item.confidence, 20)))
+            lines += [line(p) for p in wrap(text, width, "   ")[:4]]
+    lines.append(line((" confidence  ", "label"), fmt.plain(item.confidence, 20)))
     if is_of_log(item):
-        lines.append(line(("decided by  ", "label"), fmt.plain(", ".join(item.checks) or "no check", 200)))
+        lines.append(line((" decided by  ", "label"), fmt.plain(", ".join(item.checks) or "no check", 200)))
         return lines
     evidence = sum(len(r.evidence) for r in results_of(known, item))
-    lines.append(line(("evidence    ", "label"), fmt.number(evidence, "item"), ("  (e opens)", "dim")))
+    lines.append(line((" evidence    ", "label"), fmt.number(evidence, "item"), ("  (e opens)", "dim")))
     return lines
 
 

@@ -122,13 +122,14 @@ def headline(report: Report, limit: int = 400) -> str:
     given = plain(report.verdict.headline, limit)
     if given:
         return given
+    stops = sum(cause.status == "fail" for cause in report.causes)
+    risks = sum(cause.status == "warn" for cause in report.causes)
+    parts = [f"{number(stops, 'problem')} stop{'s' if stops == 1 else ''} the launch"] if stops else []
+    parts += [f"{risks} will cause trouble"] if risks else []
     if report.verdict.state == "ready":
-        return checks_pass(sum("." in cells for cells in report.matrix.cells), len(report.matrix.nodes))
+        passes = checks_pass(sum("." in cells for cells in report.matrix.cells), len(report.matrix.nodes))
+        return ", ".join(parts) or passes
     if report.verdict.state == "not_ready":
-        stops = sum(cause.status == "fail" for cause in report.causes)
-        risks = sum(cause.status == "warn" for cause in report.causes)
-        parts = [f"{number(stops, 'problem')} stop{'s' if stops == 1 else ''} the launch"] if stops else []
-        parts += [f"{risks} will cause trouble"] if risks else []
         return ", ".join(parts) or "see the table"
     lost = report.undecided_nodes
     examined = len(report.matrix.nodes) - len(lost)
