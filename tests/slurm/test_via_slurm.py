@@ -213,7 +213,7 @@ def test_slurms_reason_for_not_giving_nodes_is_told(via: Slurm) -> None:
 
 def test_names_that_slurm_does_not_know(via: Slurm) -> None:
     """On the command line they are mistakes; in a file of many, a finding about one."""
-    nobody = "netdoctor: node[8-9]: Slurm does not know such node"
+    nobody = "netdoctor: node[8-9]: Slurm knows no such node"
     for words, said in {
         "-w 'node[1-2],node[8-9]'": f"{nobody}; sinfo -N lists them",
         "-w 'node[1-2],node[8-9]' --partition all": f"{nobody} in partition all; sinfo -N lists them",

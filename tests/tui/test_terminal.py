@@ -131,7 +131,7 @@ def test_what_is_typed_behind_the_key_of_an_input_goes_there(report: Path) -> No
     with terminal("-m", "netdoctor", "tui", str(report), cwd=report.parent) as term:
         os.write(term.master, b"/quota\r")
         term.wait_for("filter: quota")
-        for screen in ("1", "\r", "2", "3", "5"):
+        for screen in ("1", "\r", "e", "2", "3", "4", "5"):
             term.keys(screen)
             for opens, typed in (("/", "quota"), (":", "zqom"), ("?", "sqrt")):
                 term.keys(f"\x1b{opens}{typed}")
