@@ -58,7 +58,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     out = parser.add_argument_group("output")
     add_save_arguments(out)
-    out.add_argument("--base", type=Path, metavar="REPORT", help="the report that screen 6 compares with")
+    out.add_argument("--base", type=Path, metavar="REPORT", help="the report that screen 5 compares with")
     out.add_argument("--export", type=Path, metavar="FILE", help="where E writes fixes in the TUI")
     out.add_argument(
         "--theme",

@@ -296,7 +296,7 @@ def env_port(settings: Settings) -> Iterator[Found]:
             continue
         number = int(text) if text.isdecimal() and len(text) < 10 else None
         if number is None:
-            if re.fullmatch(r"[\w.:/-]+", text):
+            if re.fullmatch(r"[\w.:/ -]+", text):
                 yield Found(
                     item.position,
                     f"MASTER_PORT={text} is no number: the rendezvous ends at once",

@@ -14,6 +14,7 @@ RELEVANT = re.compile(
     r"(NCCL|GLOO|TORCH|UCX|OMPI|PET|SLURM)_\w+|MASTER_(ADDR|PORT)|WORLD_SIZE|(LOCAL_|NODE_|GROUP_)?RANK|"
     r"CUDA_VISIBLE_DEVICES|OMP_NUM_THREADS|NNODES|NPROC_PER_NODE|GPUS_PER_NODE|NUM_(GPUS|NODES)|LD_LIBRARY_PATH"
 )
+DASHES = ("\u2010", "\u2011", "\u2012", "\u2013", "\u2014", "\u2212")
 _FETCH = ("curl", "wget")
 _SHELL = re.compile(r"\s*(sudo\s+)?(ba|z)?sh\b")
 _VIEW = re.compile(
@@ -201,6 +202,32 @@ def shell_crlf(file: Text) -> Iterator[Found]:
             else "the carriage return becomes a part of the last word"
         )
         yield Found(Position(1), f"the lines end as on Windows: {what}", "dos2unix, or sed -i 's/\\r$//'")
+
+
+@rule(Severity.ERROR, Shell, Kind.SHELL, "https://docs.python.org/3/library/argparse.html#prefix-chars")
+def shell_dash(shell: Shell) -> Iterator[Found]:
+    r"""Options begin with a hyphen.
+
+    What happens:
+        Web pages turn hyphens into longer dashes, and a copied command keeps them. The launcher takes such a
+        word for the training script or for one of its arguments: "can't open file", or one process.
+    Write instead:
+        The hyphen of the keyboard, twice where the option has two.
+    Wrong:
+        torchrun –-nproc_per_node 8 train.py
+    Right:
+        torchrun --nproc_per_node 8 train.py
+    """  # noqa: RUF002 - what it is about
+    for launch in shell.launches:
+        for word in launch.command.words:
+            if (text := word.text) and text[0] in DASHES:
+                fixed = text.lstrip("".join(DASHES) + "-")
+                yield Found(
+                    word.position,
+                    f"{text.split('=')[0]} begins with U+{ord(text[0]):04X}, a dash that is no hyphen: "
+                    f"{launch.program} takes it for no option",
+                    f"--{fixed}" if len(fixed.split("=")[0]) > 1 else f"-{fixed}",
+                )
 
 
 @rule(Severity.ERROR, Shell, Kind.SHELL, "https://docs.github.com/en/repositories/working-with-files")
