@@ -861,7 +861,7 @@ def test_command_line_from_up_to_down(lab4: Lab, tmp_path: Path, subnet: str) ->
     done = run_cli("break", *where, "gpu1", "drop", "ports=29500", "peers=gpu0")
     assert "site_firewall" in done.stdout
     assert "drop dir=in peers=gpu0 ports=29500" in run_cli("status", *where).stdout
-    assert "gpu1: drop healed" in run_cli("heal", *where, "gpu1").stdout
+    assert "gpu1: drop repaired" in run_cli("heal", *where, "gpu1").stdout
     assert "nothing to repair" in run_cli("heal", *where).stdout
     assert (tmp_path / "s" / "hosts.txt").exists()
     assert run_cli("hosts", *where, str(tmp_path / "h")).returncode == 0

@@ -50,7 +50,7 @@ def test_four_nodes_with_hcas_and_gpus(hw_lab: Lab, folder: Path) -> None:
     quiet(scanned)
     for check in ("gpu.visible", "gpu.count", "rdma.hca", "rdma.port", "nccl.ib-hca"):
         assert scanned.cell(check, "node3") == ".", scanned.summary()
-    assert "pretended" in scanned.text
+    assert "simulated: GPUs, HCAs" in scanned.text
 
 
 @pytest.mark.parametrize("count", [1, 2, 8])

@@ -44,7 +44,7 @@ def test_a_gpu_that_logins_may_not_see(hw_lab: Lab, folder: Path, devices: Path)
         found = scan(hw_lab, folder, "--only", "gpu.visible", "--only", "gpu.count")
     assert found.state == "undecided", found.summary()
     assert found.keys == ["gpu-kept-from-login"], found.summary()
-    assert f"a device cgroup keeps {GPU} from it" in " ".join(found.cause("gpu-kept-from-login")["seen"])
+    assert f"a device cgroup blocks {GPU}" in " ".join(found.cause("gpu-kept-from-login")["seen"])
     cells = {check: [found.cell(check, n) for n in hw_lab.nodes] for check in ("gpu.visible", "gpu.count")}
     assert cells == {"gpu.visible": [".", ".", "?", "."], "gpu.count": [".", ".", "-", "."]}
 

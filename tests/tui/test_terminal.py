@@ -325,7 +325,7 @@ def test_three_faults_are_healed_by_what_was_copied(lab4: Lab, tmp_path: Path) -
             term.wait_for(["nothing to fix", "1 cause", "2 causes"][left])
         assert all(node in pasted for node in faults)
         term.keys("5")
-        term.wait_for("healed")
+        term.wait_for("fixed   WARN")
         term.keys("q")
         assert term.end() == 0
         term.assert_restored()
