@@ -289,8 +289,11 @@ def family(known: Known, cells: Cells, name: str, width: int) -> list[Line]:
 # One cause
 
 
-def cause(known: Known, item: Cause, width: int) -> list[Line]:
-    """What fixes it and the command that proves that, then what was found, its scope and why it matters."""
+def cause(known: Known, item: Cause, width: int, *, brief: bool = False) -> list[Line]:
+    """What fixes it and the command that proves that, then what was found, its scope and why it matters.
+
+    brief: of further fixes only what they do, and nothing of how a fix is undone.
+    """
     word, check = summary.word(item.status), _origin(item)
     head = f" {mark(item)} "
     start = len(head) + len(word) + 2
@@ -299,7 +302,7 @@ def cause(known: Known, item: Cause, width: int) -> list[Line]:
     lines += [line(" " * start, (text, "head")) for text in more[:3]]
     nodes = f"{describe.cause_nodes(known.report, item)}  {check}"
     lines += [line(" " * start, (fit(nodes, width - start - 1).rstrip(), "dim")), Line()]
-    lines += [*_fixes(known, item, width), *_verify(known, item, width), Line()]
+    lines += [*_fixes(known, item, width, brief=brief), *_verify(known, item, width), Line()]
     wide = width >= TWO_COLUMNS
     left = width - 42 if wide else width
     evidence, scope = _evidence_of(item, left), _scope(known, item, 38 if wide else width)
@@ -311,7 +314,7 @@ def cause(known: Known, item: Cause, width: int) -> list[Line]:
     return lines
 
 
-def _fixes(known: Known, item: Cause, width: int) -> list[Line]:
+def _fixes(known: Known, item: Cause, width: int, *, brief: bool) -> list[Line]:
     """Each fix with its commands; without one, what would settle the cause."""
     lines = []
     total = len(item.fixes)
@@ -323,9 +326,11 @@ def _fixes(known: Known, item: Cause, width: int) -> list[Line]:
         key = ("fix", known.key_of(item), number)
         lines.append(line((f" {label:<11} ", "label"), (pieces[0], risk), key=key))
         lines += [line(" " * 13, (piece, risk)) for piece in pieces[1:]]
+        if brief and number:
+            continue
         for shell in commands.to_type(fix, every=True)[:20]:
             lines += _command(shell, width)
-        for shell in commands.to_undo(fix)[:20]:
+        for shell in () if brief else commands.to_undo(fix)[:20]:
             lines += [line((" " * 13 + "undo", "label")), *_command(shell, width)]
     if not item.fixes:
         settle = fmt.plain(item.settle_by or "", 400)

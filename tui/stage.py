@@ -446,7 +446,7 @@ class Stage(App[None], inherit_bindings=False):
             lines = nodes.cell(known, self.state.cells, node, check, inner)
             title = f"{fmt.plain(check, 40)} on {fmt.plain(node, 60)}"
         elif item is not None:
-            lines, title = pages.cause(known, item, inner), "what fixes it"
+            lines, title = pages.cause(known, item, inner, brief=True), "what fixes it"
         elif node is not None:
             lines, title = nodes.page(known, self.state.cells, node, inner), fmt.plain(node, 60)
         self.side.show([replace(one, key=None) for one in lines], top=True)
