@@ -109,7 +109,8 @@ def little_shm(store: Store, number: int, count: int) -> None:
 
 @fault("nofile-low")
 def few_files(store: Store, number: int, count: int) -> None:
-    change(store, "limits", number, nofile_soft=64, nofile_hard=64)
+    # Too few for any number of ranks: what 64 are enough for depends on how many nodes there are.
+    change(store, "limits", number, nofile_soft=32, nofile_hard=32)
 
 
 @fault("tmp-full")
