@@ -46,6 +46,9 @@ def command() -> None:
         if sys.getprofile() or sys.gettrace() or not isinstance(end.code, int):
             raise
         atexit._run_exitfuncs()
+        import signal
+
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C once more: an end, and no traceback
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(AttributeError, OSError, ValueError):
                 stream.flush()

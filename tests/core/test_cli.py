@@ -273,3 +273,14 @@ def test_a_hang_up_that_nohup_ignores_ends_no_scan() -> None:
         signal.signal(signal.SIGHUP, before)
     assert not came
     assert not noted
+
+
+def test_an_interrupt_in_the_last_moment_leaves_no_traceback() -> None:
+    program = (
+        "import os, signal, sys\nfrom netdoctor import __main__ as own\n"
+        "class Late:\n    def flush(self): os.kill(os.getpid(), signal.SIGINT)\n"
+        "def main(): sys.stdout = Late(); sys.exit(3)\n"
+        "own.main = main\nown.command()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")
