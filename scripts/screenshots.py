@@ -25,7 +25,8 @@ sys.path.insert(0, str(ROOT))
 
 from netdoctor.report.formats import html
 from netdoctor.report.model import Report
-from netdoctor.report.save import load
+from netdoctor.report.moved import moved
+from netdoctor.report.save import LAST, load
 from netdoctor.tui.app import NetdoctorApp
 from netdoctor.tui.events import Phase
 from netdoctor.tui.state import State, fold, opened
@@ -34,7 +35,7 @@ from tests.report.test_html import with_rates
 from tests.tui import harness
 from tests.tui.test_states import stream
 
-DEMO = load(ROOT / "docs" / "demo-report.json")
+DEMO = moved(load(ROOT / "docs" / "demo-report.json"), LAST)  # as where it was saved
 SMALL, WINDOW, WIDE = (80, 24), (100, 30), (140, 36)
 Size = tuple[int, int]
 SHOTS: dict[str, tuple[Report, Size, Sequence[str]]] = {

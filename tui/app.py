@@ -109,8 +109,8 @@ class NetdoctorApp(Stage, inherit_bindings=False):
         keys: str = "",
         **options: Any,
     ) -> None:
-        """begin: what to scan at once. box: frames of box characters, see glyphs. keys: those that came
-        before. options: those of Stage.
+        """begin: what to scan at once. box: frames of box characters, see glyphs. keys: what was typed before
+        there was a screen. options: those of Stage.
         """
         super().__init__(state, **options)
         self.set_class(not box, "ascii")
@@ -248,11 +248,8 @@ class NetdoctorApp(Stage, inherit_bindings=False):
             if self.early or not self.drawn or (isinstance(top, Picker) and not top.ready):
                 self.early.append(event)
                 return
-            if (
-                isinstance(event, events.Key)
-                and isinstance(top, Main)
-                and self.focused is not self.main_filter
-            ):
+            filtering = self.focused is self.main_filter
+            if isinstance(event, events.Key) and isinstance(top, Main) and not filtering:
                 if (active := top.active_bindings.get(event.key)) is not None:
                     await self.run_action(active.binding.action)
                 return

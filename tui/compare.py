@@ -21,7 +21,7 @@ def page(found: Diff, before: Report, now: Report, width: int, *, changes_only: 
         lines.append(line("   nothing changed."))
     lines += _causes("new", "fail", found.new, width)
     lines += _causes("fixed", "good", found.healed, width)
-    lines += _causes("unsure", "dim", found.open, width)
+    lines += _causes("open", "dim", found.open, width)
     if not changes_only:
         lines += _causes("still", "dim", found.same, width)
     lines += _changes("worse", found.worse, now, width)
@@ -66,7 +66,7 @@ def _causes(label: str, style: str, items: Sequence[Cause], width: int) -> list[
                 STATUS_STYLES.get(c.status, "unknown") if style == "fail" else style,
             ),
             fit(describe.title(c), width - 20).rstrip(),
-            key=("cause-of", "before" if label in ("fixed", "unsure") else "now", c.fingerprint),
+            key=("cause-of", "before" if label in ("fixed", "open") else "now", c.fingerprint),
         )
         for n, c in enumerate(items)
     ]

@@ -15,6 +15,7 @@ import termios
 import time
 import tty
 
+ANSWER = re.compile(r"\x1b\[\d+;(\d+)R")
 ANSWER_S = 0.3  # as long as a terminal at the other end of the world takes
 
 
@@ -33,21 +34,20 @@ def boxes() -> tuple[bool, str]:
         answer = _read(keys.fileno(), ANSWER_S)
         screen.write("\r\x1b[K")
         screen.flush()
-    except (OSError, UnicodeError):
+    except (OSError, UnicodeError, termios.error):
         return False, ""
     finally:
         with contextlib.suppress(termios.error):
             termios.tcsetattr(keys.fileno(), termios.TCSANOW, before)
-    found = re.search(r"\x1b\[\d+;(\d+)R", answer)
-    if found is None:
-        return False, answer
-    return found[1] == "2", answer[: found.start()] + answer[found.end() :]
+    found = ANSWER.search(answer)
+    # What is left was typed; of keys that are no letters, parts would act as others.
+    return found is not None and found[1] == "2", re.sub(r"\x1b(\[[0-9;]*[A-Za-z~]|O.)?", "", answer)
 
 
 def _read(fd: int, seconds: float) -> str:
     """What comes until the answer is there, or the time is over."""
     got, end = b"", time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0 and not got.endswith(b"R"):
+    while (left := end - time.monotonic()) > 0 and not ANSWER.search(got.decode("utf-8", "replace")):
         if select.select([fd], [], [], left)[0]:
             got += os.read(fd, 1024)
     return got.decode("utf-8", "replace")

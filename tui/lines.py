@@ -98,6 +98,11 @@ def labelled(label: str, pieces: Iterable[str], style: str = "") -> list[Line]:
     return [line((label if n == 0 else blank, "label"), (piece, style)) for n, piece in enumerate(pieces)]
 
 
+def cell_span(letter: str) -> Span:
+    """A letter of the matrix as its cells are drawn."""
+    return f" {letter} ", CELLS.get(letter, "")
+
+
 def status_span(status: str, text: str = "") -> Span:
     """A text, the word for a status if there is none, in the look of the status."""
     return text or summary.word(status), STATUS_STYLES.get(status, "unknown")

@@ -1,16 +1,16 @@
 """The Node screen, and the cell under the cursor of the matrix spelled out. Lines for a given width."""
 
 from collections import Counter
-from dataclasses import replace
+from functools import lru_cache
 
 from netdoctor.report import describe, fmt, summary
 from netdoctor.report.model import Report
 from netdoctor.tui.lines import (
-    CELLS,
     LETTER_OF,
     STYLES,
     TWO_COLUMNS,
     Line,
+    cell_span,
     fit,
     labelled,
     line,
@@ -19,7 +19,7 @@ from netdoctor.tui.lines import (
     width_of,
     wrap,
 )
-from netdoctor.tui.state import Cells, Known, worst
+from netdoctor.tui.state import RANK, Cells, Known, worst
 
 MOST_GROUPS = 50
 
@@ -66,14 +66,14 @@ def page(known: Known, cells: Cells, name: str, width: int, *, every: bool = Fal
 
 def _facts(report: Report, name: str, width: int) -> list[Line]:
     lines = [line((" facts", "label"), ("   * differs from most nodes", "dim"))]
-    usual_lines: list[Line] = []
+    others: list[Line] = []
     facts = next((t.facts for t in report.targets if t.id == name), {})
     for fact, value in facts.items():
-        given = _fact(fact, value)
-        every = Counter(_fact(fact, t.facts[fact]) for t in report.targets if fact in t.facts)
+        given = fmt.fact(fact, value)
+        every = Counter(fmt.fact(fact, t.facts[fact]) for t in report.targets if fact in t.facts)
         typical, times = every.most_common(1)[0]
         odd = fact != "hostname" and given != typical and times * 2 > every.total()
-        (lines if odd else usual_lines).append(
+        (lines if odd else others).append(
             line(
                 (" * " if odd else "   ", "warn"),
                 (f"{fmt.plain(fact, 14):<14} ", "label"),
@@ -84,14 +84,7 @@ def _facts(report: Report, name: str, width: int) -> list[Line]:
             lines.append(line((f"   {'':<14} most: {fit(typical, width - 24).rstrip()}", "dim")))
     if not facts:
         lines.append(line(("   none known", "dim")))
-    return lines + usual_lines
-
-
-def _fact(name: str, value: object) -> str:
-    """A fact as it is read: bytes in GiB."""
-    if name.endswith("_bytes") and isinstance(value, int):
-        return f"{value / 2**30:.2f} GiB"
-    return fmt.plain(value, 100)
+    return lines + others
 
 
 def _checks(known: Known, cells: Cells, row: int, width: int, every: bool) -> list[Line]:
@@ -110,7 +103,7 @@ def _checks(known: Known, cells: Cells, row: int, width: int, every: bool) -> li
             text = f"blocked by [{waits.id}]" if waits else text
         lines.append(
             line(
-                (f" {letter} ", CELLS.get(letter, "")),
+                cell_span(letter),
                 f" {fit(fmt.plain(check, 60), 20)} ",
                 (fit(text, max(width - 26, 8)).rstrip(), "" if letter in "X!?" else "dim"),
                 key=("cell", check, name),
@@ -118,25 +111,32 @@ def _checks(known: Known, cells: Cells, row: int, width: int, every: bool) -> li
         )
     words = {".": "pass", "-": "do not apply"}
     for letter in (letter for letter in words if letter in quiet):
-        text = f" {quiet[letter]} {words[letter]}"
-        lines.append(line((f" {letter} ", CELLS.get(letter, "")), (text, "dim"), ("   a shows them", "dim")))
+        lines.append(line(cell_span(letter), (f" {quiet[letter]} {words[letter]}   a shows them", "dim")))
     return lines
 
 
-def groups(known: Known, width: int) -> list[Line]:
-    """The nodes of each cause, and how many have none: what the overview shows, by name."""
-    every = {target.id for target in known.report.targets}
-    lines = []
-    for item in known.listed[:MOST_GROUPS]:
-        every -= set(item.node_list)
+@lru_cache(1)  # the same for each place of the cursor
+def groups(known: Known, cells: Cells, width: int) -> list[Line]:
+    """The nodes of each cause, and of the others how many say what at the worst: what the overview shows."""
+    others, lines = set(cells.nodes), []
+    for number, item in enumerate(known.listed):
+        others -= known.members[item.id]
+        if number >= MOST_GROUPS:
+            continue
         letter, count = LETTER_OF.get(item.status, "?"), len(item.node_list)
-        head = line((f" {letter} ", CELLS.get(letter, "")), f"{count:>5}  ", (f"[{item.id}] ", "dim"))
-        names = wrap(fmt.fold(item.node_list, 400), width - 18) if item.node_list else [""]
-        lines.append(replace(head, spans=(*head.spans, (names[0], "head"))))
-        lines += [line(" " * 14, (piece, "head")) for piece in names[1:3]]
+        first, *more = wrap(fmt.fold(item.node_list, 400), width - 18) if item.node_list else [""]
+        mark = (f"[{item.id}] ", "dim")
+        lines.append(line(cell_span(letter), f"{count:>5}  ", mark, (first, "head")))
+        lines += [line(" " * 14, (piece, "head")) for piece in more[:2]]
         lines += [line(" " * 14, (piece, "dim")) for piece in wrap(describe.title(item), width - 16)[:2]]
-    rest = "others, no cause" if lines else "nodes, no cause"
-    return [*lines, Line(), line((" . ", "cell.pass"), f"{len(every):>5}  ", (rest, "dim"))]
+    if len(known.listed) > MOST_GROUPS:
+        lines.append(line((f"   and {len(known.listed) - MOST_GROUPS} more causes", "dim")))
+    lines += [Line()] if lines else []
+    worst_of = Counter(worst(cells.row(row)) for row, name in enumerate(cells.nodes) if name in others)
+    for letter, count in sorted(worst_of.items(), key=lambda one: -RANK.get(one[0], 0)):
+        text = f"without a cause, {summary.word(summary.LETTERS.get(letter, 'unknown'))}"
+        lines.append(line(cell_span(letter), f"{count:>5}  ", (text, "dim")))
+    return lines
 
 
 def cell(known: Known, cells: Cells, node: str, check: str, width: int) -> list[Line]:

@@ -11,11 +11,11 @@ from netdoctor.report import commands, describe, families, fmt, summary
 from netdoctor.report.kept import pair_checks, pairs_of
 from netdoctor.report.model import Cause, Report, Result
 from netdoctor.tui.lines import (
-    CELLS,
     LETTER_OF,
     TWO_COLUMNS,
     VERDICT_STYLES,
     Line,
+    cell_span,
     cut,
     fit,
     labelled,
@@ -274,15 +274,10 @@ def family(known: Known, cells: Cells, name: str, width: int) -> list[Line]:
     lines = [line((f" checks of {fmt.plain(name, 40)}", "label")), Line()]
     for column in (c for c, family in enumerate(cells.families) if family == name):
         letters = cells.cells[column :: len(cells.checks)]
-        letter, check = worst(letters), cells.checks[column]
-        title = fmt.plain(known.titles.get(check) or "", 300)
-        lines.append(
-            line(
-                (f" {letter} ", CELLS.get(letter, "")),
-                f" {fit(fmt.plain(check, 60), 18)} ",
-                (fit(title, max(width - 24, 8)).rstrip(), "dim"),
-            )
-        )
+        check = cells.checks[column]
+        title = fit(fmt.plain(known.titles.get(check) or "", 300), max(width - 24, 8)).rstrip()
+        name = f" {fit(fmt.plain(check, 60), 18)} "
+        lines.append(line(cell_span(worst(letters)), name, (title, "dim")))
     return lines
 
 
@@ -445,9 +440,9 @@ def scan_panel(state: State, width: int) -> list[Line]:
     for phase in state.phases[-5:]:
         name = f" {fmt.plain(phase.name, 10)} "
         if phase.ended is not None:
-            parts += [name, ("ok ", "good")]
+            parts += [name, ("done ", "dim")]  # which says nothing of what it found
             continue
-        full = BAR * phase.done // phase.total if phase.total else 0
+        full = BAR * min(phase.done, phase.total) // phase.total if phase.total else 0
         count = f" {phase.done}/{phase.total}" if phase.total else ""
         parts += [(name, "head"), ("#" * full, "busy"), "." * (BAR - full), count]
         parts.append(f" {state.now - phase.began:.0f} s ")

@@ -119,13 +119,15 @@ class Stage(App[None], inherit_bindings=False):
     @property
     def turns(self) -> bool:
         """Whether the matrix has a row per check: where somebody wants it so, or nodes are few."""
-        look, state = self.where, self.state
-        if look.view != "matrix" or self.known is None or state.live or self.small:
+        look = self.where
+        if look.view != "matrix" or self.known is None or self.state.live or self.small:
             return False
-        if look.zoom_chosen and look.zoom != "rows":
-            return False
-        few = turned.fits(state.cells, self.size.width - pages.MARGIN - 2 * self.framed)
-        return few and (look.axis or "checks") == "checks"
+        return self.few and look.axis != "nodes" and (look.zoom == "rows" or not look.zoom_chosen)
+
+    @property
+    def few(self) -> bool:
+        """Whether there is room for a column per node."""
+        return turned.fits(self.state.cells, self.size.width - pages.MARGIN - 2 * self.framed)
 
     @property
     def side_width(self) -> int:
@@ -136,7 +138,9 @@ class Stage(App[None], inherit_bindings=False):
         if view == "causes" and self.known.listed:
             return width - min(max(width * 2 // 5, LIST_LEAST), LIST_MOST)
         if view == "matrix" and self.turns:
-            return max(min(SIDE, width - turned.room(self.state.cells)), SIDE_LEAST)
+            left = width - pages.MARGIN - 2
+            wide, least = (left - turned.room(self.state.cells, title) for title in (turned.TITLE, 0))
+            return min(SIDE, wide) if wide >= SIDE_LEAST else SIDE_LEAST if least >= SIDE_LEAST else 0
         if view == "matrix" and (self.where.zoom == "overview" or width >= SIDE_FROM_OF_NODES):
             return SIDE if width >= SIDE_FROM_OF_NODES else SIDE_LEAST
         return 0
@@ -316,6 +320,7 @@ class Stage(App[None], inherit_bindings=False):
         """The lines of the screen. Among pairs the cursor is drawn into a cell of its line."""
         if self.where.view != "pairs" or self.state.report is None:
             self.page.show(self.page_lines(), key, top=top)
+            self.draw_side()
             return
         for _ in range(2):  # where the cursor stands is known when there are lines
             lines = self.page_lines()
@@ -438,10 +443,11 @@ class Stage(App[None], inherit_bindings=False):
         if inner < 0 or known is None:
             return
         item, node = self.cause, self.node
+        lines, title = [], ""
         if self.where.view == "causes" and isinstance(key, tuple) and key[0] == "family":
             lines, title = pages.family(known, self.state.cells, key[1], inner), "family"
         elif self.where.view == "matrix" and self.where.zoom == "overview":
-            lines, title = nodes.groups(known, inner), "by cause"
+            lines, title = nodes.groups(known, self.state.cells, inner), "by cause"
         elif self.where.view == "matrix" and node is not None and (check := self.check_here) is not None:
             lines = nodes.cell(known, self.state.cells, node, check, inner)
             title = f"{fmt.plain(check, 40)} on {fmt.plain(node, 60)}"

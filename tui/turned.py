@@ -53,10 +53,10 @@ def fits(cells: Cells, width: int) -> bool:
     return 0 < len(cells.nodes) <= NODES_MOST and ROOM_LEAST + least * len(cells.nodes) + REFS <= width
 
 
-def room(cells: Cells) -> int:
-    """Columns that the names and all nodes take, without titles of checks."""
-    step = min(max((width_of(name) for name in cells.nodes), default=0), CELL_MOST) + 1
-    return ROOM_LEAST + TITLE + step * len(cells.nodes) + REFS + 4
+def room(cells: Cells, title: int = 0) -> int:
+    """Columns that the names and all nodes take, with as many for what a check says."""
+    step = max(min(max(map(width_of, cells.nodes), default=0), CELL_MOST), CELL_LEAST) + 1
+    return ROOM_LEAST + title + step * len(cells.nodes) + REFS
 
 
 def page(
@@ -73,7 +73,7 @@ def page(
     """Checks down and nodes across. every: those that are the same on all nodes have a row, too."""
     if not rows:
         return Turned([line("  ", rows.empty)], 0, (), (), 0, 1, 0)
-    order = sorted(rows.order)
+    order = rows.order
     columns = columns_of(cells, rows.columns)
     checks = [c for c in columns if every or rows.columns is not None or _differs(cells, order, c)]
     others = [c for c in columns if c not in set(checks)]

@@ -31,7 +31,7 @@ def looks(widget: Widget) -> dict[str, Style]:
 
 
 def strip_of(spans: Sequence[tuple[str, str]], known: dict[str, Style], base: Style, width: int) -> Strip:
-    """The one point where text becomes cells."""
+    """The one place where text becomes cells."""
     nothing = Style.null()
     segments = []
     for text, styles in spans:

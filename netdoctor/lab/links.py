@@ -15,7 +15,7 @@ from netdoctor.lab.system import LabError
 BRIDGES = ("br0", "br1")
 PORTS = ("p", "d")
 BASE_MTU = 1500
-# Of labs that are told none; the network above each is that of --data-net.
+# For labs without --subnet; the network above each is that of --data-net.
 SUBNETS = tuple(f"{b}.0" for b in (*(f"10.{n}" for n in range(77, 99, 2)), "172.20", "172.24", "172.28"))
 # Entries in the kernel's table of neighbours, which all namespaces share.
 NEIGHBOURS = Path("/proc/sys/net/ipv4/neigh/default/gc_thresh3")

@@ -95,7 +95,7 @@ def _rows(found: Diff, before: Report, now: Report) -> Iterator[tuple[str, str]]
         yield "WORSE", f"{'verdict':<{_MARK}}{summary.verdict(before)} -> {summary.verdict(now)}"
     yield from (("WORSE", _change(c, now)) for c in _unexplained(found.worse, found.new, now))
     yield from _values("WORSE", [m for m in found.moved if m.is_worse])
-    yield from (("BETTER", _cause("[healed]", c, before)) for c in found.healed)
+    yield from (("BETTER", _cause("[fixed]", c, before)) for c in found.healed)
     yield from (("BETTER", _change(c, now)) for c in _unexplained(found.better, found.healed, before))
     yield from _values("MOVED", [m for m in found.moved if not m.is_worse])
     if not found.new:

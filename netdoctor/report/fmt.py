@@ -48,6 +48,15 @@ def seconds(ms: float) -> str:
     return f"{ms / 1000:.1f} s" if abs(ms) < 100_000 else f"{ms / 1000:.0f} s"
 
 
+def fact(name: str, value: object) -> str:
+    """Return a node's fact as it is read: bytes in GiB, nothing for None."""
+    if value is None:
+        return ""
+    if name.endswith("_bytes") and isinstance(value, int):
+        return f"{value / 2**30:.4g} GiB"
+    return plain(value, 80)
+
+
 def figure(value: float) -> str:
     return f"{value:.6g}" if math.isfinite(value) else "no number"
 

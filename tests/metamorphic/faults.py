@@ -127,14 +127,14 @@ def own_name_loopback(store: Store, number: int, count: int) -> None:
 
 @fault("peer-name-unknown")
 def peer_unknown(store: Store, number: int, count: int) -> None:
-    peer = build.name(number % count + 1)
+    peer = build.name(1)  # which always answers: of one that does not, nobody knows where its name leads
     facts = store.get("resolve", build.name(number))
     store.put("resolve", build.name(number), build.relook(facts, build.lookup(peer, error="not_found")))
 
 
 @fault("peer-name-wrong")
 def peer_wrong(store: Store, number: int, count: int) -> None:
-    peer = build.name(number % count + 1)
+    peer = build.name(1)  # which always answers: of one that does not, nobody knows where its name leads
     facts = store.get("resolve", build.name(number))
     store.put("resolve", build.name(number), build.relook(facts, build.lookup(peer, "10.99.0.9")))
 

@@ -29,7 +29,7 @@ class Box:
 
     def __init__(self, root: Path, busybox: str, onefile: Path) -> None:
         self.root = root
-        for folder in ("bin", "dev", "etc", "proc", "root", "tmp", "work"):
+        for folder in ("bin", "dev", "etc", "proc", "root", "tmp", "srv"):
             (root / folder).mkdir(parents=True)
         shutil.copy(busybox, root / "bin")
         for tool in TOOLS:
@@ -113,8 +113,8 @@ def test_says_what_to_do_where_its_cache_runs_no_programs(box: Box) -> None:
 
 @pytest.mark.pty
 def test_draws_the_tui(box: Box) -> None:
-    save(sample_report(), box.root / "work" / "report.json")
-    argv = box.argv("netdoctor", "tui", "/work/report.json")
+    save(sample_report(), box.root / "srv" / "report.json")
+    argv = box.argv("netdoctor", "tui", "/srv/report.json")
     with contextlib.closing(Terminal(argv, box.root)) as terminal:
         terminal.wait_for("NOT READY")
         terminal.keys("q")
@@ -124,12 +124,12 @@ def test_draws_the_tui(box: Box) -> None:
 
 @pytest.mark.lab
 def test_scans_nodes_over_ssh_and_judges_them(box: Box, lab4: Lab) -> None:
-    work = box.root / "work"
+    work = box.root / "srv"
     lab4.write_hosts(work)
     config = work / "ssh_config"
-    config.write_text(config.read_text().replace(str(work), "/work"))
+    config.write_text(config.read_text().replace(str(work), "/srv"))
     lab4.break_("node1", "own-name-loopback")
-    scan = ["netdoctor", "scan", "--ssh-config", "/work/ssh_config", "/work/hosts.txt", "--node", "node[0-1]"]
+    scan = ["netdoctor", "scan", "--ssh-config", "/srv/ssh_config", "/srv/hosts.txt", "--node", "node[0-1]"]
     done = box.run(*scan, "--only", "gloo.ifname")
     assert done.returncode == 1, done.stderr
     assert "\n[1] FAIL  " in done.stdout

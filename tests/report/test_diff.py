@@ -210,7 +210,7 @@ def test_what_changed_on_nodes_comes_before_what_broke_there() -> None:
     assert not [line for line in lines if "pass -> fail" in line]
     assert lines[-1] == "worse, exit 1"
     back = told(bad, good)
-    assert [line.split()[0] for line in back if "[healed]" in line][:1] == ["BETTER"]
+    assert [line.split()[0] for line in back if "[fixed]" in line][:1] == ["BETTER"]
     assert back[-1] == "not worse, exit 0"
     assert "nothing changed" in "".join(told(good, good))
 

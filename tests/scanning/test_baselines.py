@@ -113,7 +113,7 @@ def test_diff_ends_with_1_for_worse(ground: Ground, capsys: pytest.CaptureFixtur
     scan(ground)
     code, out, _ = command(capsys, "diff")  # the last one against the one before it
     assert (code, out.splitlines()[-1]) == (0, "not worse, exit 0")
-    assert "BETTER   [healed]  FAIL    net.one          n1 is bad" in out
+    assert "BETTER   [fixed]   FAIL    net.one          n1 is bad" in out
     scan(ground, NEW)
     code, out, _ = command(capsys, "diff", "-o", "json")
     assert (code, [c["key"] for c in json.loads(out)["causes"]["new"]]) == (1, ["new"])

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from netdoctor.report import describe
 from netdoctor.report.model import PathRecord, Report
 from netdoctor.report.save import save
 from netdoctor.tui.actions.menu import offered
@@ -81,6 +82,31 @@ def test_open_and_back(key: str) -> None:
     assert app.where.view == "causes"
 
 
+def test_the_second_pane_shows_what_the_cursor_is_on() -> None:
+    def side(app: NetdoctorApp, pilot: Any) -> None:
+        shown.append(app.side.lines[0].text.strip().partition("  ")[2] if app.side.display else "")
+
+    shown: list[str] = []
+    app = application(rich_report())
+    drive(
+        app,
+        (120, 32),
+        side,
+        "down",
+        side,
+        "right_square_bracket",
+        side,
+        "left_square_bracket",
+        side,
+        "enter",
+        side,
+    )
+    titles = [describe.title(cause) for cause in rich_report().causes]
+    whole = [next(title for title in titles if title.startswith(one)) for one in shown[:4]]
+    assert whole == [titles[n] for n in (0, 1, 2, 1)]
+    assert shown[4] == ""  # the screen of a cause has the whole window
+
+
 def test_back_returns_to_the_line_it_left() -> None:
     assert seen(["down", "enter", "escape"], lambda app: app.page.key) == ("cause", "sha256:2222")
 
@@ -115,7 +141,9 @@ def test_up(keys: list[str]) -> None:
 def test_sideways(key: str, by: int) -> None:
     before = seen([*BY_NODE], lambda app: app.matrix.column)
     assert seen([*BY_NODE, key], lambda app: app.matrix.column) == before + by
-    assert seen(["2", key], node) == f"0{3 + by}"  # where checks are rows, nodes are beside each other
+    assert (
+        seen(["2", "right", key], node) == {-1: "03", 1: "02"}[by]
+    )  # where checks are rows, worst node first
 
 
 @pytest.mark.parametrize("key", ["G", "end", "greater_than_sign"])

@@ -6,11 +6,13 @@ import pytest
 
 from netdoctor.tui.app import NetdoctorApp
 from netdoctor.tui.layout import COUNT, plan
+from netdoctor.tui.lines import width_of
+from netdoctor.tui.nodes import groups
 from netdoctor.tui.stage import screen_text
-from netdoctor.tui.state import Cells
+from netdoctor.tui.state import Cells, Known, opened
 from netdoctor.tui.where import Where, fitted, next_zoom
 from tests.report.build import sample_report
-from tests.tui.harness import application, drive
+from tests.tui.harness import application, drive, rich_report
 
 FAMILIES = {
     "ssh": 2,
@@ -77,3 +79,31 @@ def test_rows_that_do_not_fit_are_groups_until_somebody_chooses() -> None:
     chosen = next_zoom(fitted(Where(), cells(32), 11))
     assert fitted(chosen, cells(32), 40).zoom == chosen.zoom == "rows"
     assert fitted(chosen, cells(32), 11).zoom == "rows"
+
+
+@pytest.mark.parametrize("width", [80, 100, 109, 110, 120, 139, 140, 200])
+def test_every_node_has_its_column_in_sight_where_checks_are_rows(width: int) -> None:
+    def look(app: NetdoctorApp, pilot: object) -> None:
+        if app.turned is not None:
+            shown.append(len(app.turned.nodes))
+            assert max(width_of(one.text) for one in app.page.lines) <= app.room
+            assert all(f"{n:02}" in app.page.lines[0].text for n in range(1, shown[-1] + 1))
+
+    shown: list[int] = []
+    for nodes in (2, 3, 9, 12, 17, 20, 21):
+        drive(application(rich_report(nodes)), (width, 30), "2", look, "a", look)
+    assert shown[:4] == [2, 2, 3, 3]
+    assert 21 not in shown
+
+
+def test_nodes_without_a_cause_are_no_greener_than_their_worst_result() -> None:
+    report = sample_report("undecided", nodes=4)
+    known = Known(dataclasses.replace(report, causes=()))
+    lines = [one.text.split() for one in groups(known, opened(report).cells, 60)]
+    assert lines == [
+        ["?", "1", "without", "a", "cause,", "UNKNOWN"],
+        [".", "3", "without", "a", "cause,", "ok"],
+    ]
+    found = groups(Known(report), opened(report).cells, 60)
+    assert [one.text.split()[:3] for one in found if "[1]" in one.text] == [["?", "1", "[1]"]]
+    assert found[-1].text.split()[:2] == [".", "3"]

@@ -144,7 +144,7 @@ def test_what_is_typed_behind_the_key_of_an_input_goes_there(report: Path) -> No
 
 @pytest.mark.parametrize(
     ("answer", "corner"),
-    [("\x1b[1;2R", "╭─"), ("\x1b[1;3R", "+-"), ("", "+-"), ("/\x1b[1;2Rfail", "╭─")],
+    [("\x1b[1;2R", "╭─"), ("\x1b[1;3R", "+-"), ("", "+-"), ("R/\x1b[A\x1b[1;2Rfail", "╭─")],
     ids=["one column", "two columns", "no answer", "among keys"],
 )
 def test_frames_are_of_boxes_where_the_terminal_draws_them_in_one_column(

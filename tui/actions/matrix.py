@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from netdoctor.tui import turned, where
+from netdoctor.tui import where
 from netdoctor.tui.actions.table import does
 from netdoctor.tui.query import WORDS
 from netdoctor.tui.rows import next_trouble
@@ -44,7 +44,7 @@ for _name, _move in MOVES.items():
 def transpose(stage: Stage) -> None:
     if stage.where.view == "pairs":
         _look(stage, _toggle("transposed"))
-    elif not turned.fits(stage.state.cells, stage.room):
+    elif not stage.few:
         stage.say("there are too many nodes for a column each")
     else:
         _look(stage, lambda look: where.swapped(look, "checks" if stage.turned is not None else "nodes"))

@@ -317,7 +317,7 @@ def _nodes(section: ET.Element, report: Report, index: Index) -> None:
     groups: dict[tuple[str, ...], list[str]] = {}
     for target in targets:
         reached = health.get(target.id, "") if target.reached else "not reached"
-        row = (reached, *(_fact(key, target.facts.get(key)) for key in keys))
+        row = (reached, *(fmt.fact(key, target.facts.get(key)) for key in keys))
         row = (fmt.plain(target.address or "", 60), fmt.plain(target.user, 60), *row) if single else row
         groups.setdefault((fmt.plain(target.id, 200), *row) if single else row, []).append(target.id)
     if not groups:
@@ -333,14 +333,6 @@ def _nodes(section: ET.Element, report: Report, index: Index) -> None:
             add(line, "td", text)
     if len(groups) > MOST_ROWS:
         add(section, "p", f"and {len(groups) - MOST_ROWS} rows more in the JSON report")
-
-
-def _fact(key: str, value: object) -> str:
-    if value is None:
-        return ""
-    if key.endswith("_bytes") and isinstance(value, int):
-        return f"{value / 2**30:.4g} GiB"
-    return fmt.plain(value, 80)
 
 
 def _gaps(section: ET.Element, report: Report, index: Index) -> None:
