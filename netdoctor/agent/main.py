@@ -38,6 +38,9 @@ OPERATIONS = {
     "read_shared": ("share", "read"),
     "remove_shared": ("share", "remove"),
     "stop": ("spawn", "stop"),
+    "trial_poll": ("trial", "poll"),
+    "trial_end": ("trial", "end"),
+    "trial_stacks": ("trial", "stacks"),
 }
 
 collectors = {}  # type: dict[str, str]
@@ -65,7 +68,7 @@ def settle(deadline_s: float, signal: "Any") -> None:
             pass
     if hasattr(gc, "set_threshold"):  # CPython
         gc.set_threshold(GARBAGE_OBJECTS)
-    os.umask(0o077)
+    runtime.login_umask = os.umask(0o077)
     try:
         runtime.stack_size(THREAD_STACK_BYTES)
     except (ValueError, RuntimeError):

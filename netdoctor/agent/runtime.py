@@ -27,6 +27,7 @@ _SESSION = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345
 session_limits = {}  # type: dict[str, tuple[int, int]]
 # Where the login shell started us; relative entries of PYTHONPATH count from here.
 login_directory = "/"
+login_umask = 0o022
 # The request that a thread works for: scope.request.
 scope = local()
 

@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "facts": ("netdoctor.cli.facts", "in a task of a job: write this node's facts, for scan --facts"),
     "plan": ("netdoctor.cli.plan", "launch commands, environment and rank table for one launcher"),
     "gate": ("netdoctor.cli.gate", "scan, then start a command on nodes that are ready, or refuse"),
+    "try": ("netdoctor.cli.trying", "start the job for two minutes: do all ranks join, does it make steps?"),
     "checks": ("netdoctor.cli.checks", "list and explain the checks, offline"),
     "explain": ("netdoctor.cli.explain", "from a log or a word to the cause and the check that decides"),
     "lint": ("netdoctor.cli.lint", "criticise launch scripts and configurations, offline"),
@@ -76,9 +77,9 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _ours(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """(netdoctor's own words, those of the command that gate starts)."""
+    """(netdoctor's own words, those of the command that gate or try starts)."""
     words = list(argv)
-    end = words.index("--") if words[:1] == ["gate"] and "--" in words else len(words)
+    end = words.index("--") if words[:1] in (["gate"], ["try"]) and "--" in words else len(words)
     return words[:end], words[end + 1 :]
 
 

@@ -133,7 +133,7 @@ def _log(args: argparse.Namespace, names: Sequence[str]) -> int:
         load_hosts(hosts)
     ras_answers: dict[str, str] = {}
     if args.ras:
-        from netdoctor.cli.explain_ras import ask_ras
+        from netdoctor.cli.explain_scan import ask_ras
 
         ras_answers = ask_ras(args.ras, args)
     explanation = explain(names, ras=ras_answers)

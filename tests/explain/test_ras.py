@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from netdoctor.agent.operations import ras as op_ras
-from netdoctor.cli.explain_ras import split_endpoint
+from netdoctor.cli.explain_scan import split_endpoint
 from netdoctor.errors import InputError
 from netdoctor.explain import ras
 from netdoctor.explain.engine import explain

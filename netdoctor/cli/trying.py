@@ -1,0 +1,437 @@
+"""`netdoctor try`: a scan, then the job's own command for a while, and whether it started."""
+
+import argparse
+import json
+import os
+import re
+import shlex
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from netdoctor.cli import environ
+from netdoctor.cli.options import (
+    add_save_arguments,
+    add_scan_arguments,
+    count,
+    reader_of,
+    request_fields,
+    show_briefly,
+)
+from netdoctor.cli.parser import columns
+from netdoctor.cli.running import prepared, request_of, scanned, signals
+from netdoctor.errors import InputError
+from netdoctor.options import SECONDS
+from netdoctor.report import LAST
+from netdoctor.text import clean, columns_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netdoctor.explain.joining import Proof
+    from netdoctor.explain.model import Explanation
+    from netdoctor.launch import LaunchPlan
+    from netdoctor.report.model import Report
+    from netdoctor.scanning import Plan
+    from netdoctor.trial.following import Follower
+    from netdoctor.trial.rendering import Cause, Outcome
+
+# A saved report that says yes stands for a scan for so long.
+RECENT_S = 3600.0
+LOGS = Path(".netdoctor/try")
+WIDTH = 100
+EPILOG = """\
+examples:
+  netdoctor try hosts.txt -- torchrun train.py --lr 1e-4
+  netdoctor try hosts.txt --for 300 --steps 50 -- accelerate launch train.py
+  netdoctor try hosts.txt -- torchrun --nnodes {nnodes} --node-rank {rank} \\
+    --master-addr {master} --master-port {port} --nproc-per-node 8 train.py
+  netdoctor try --via slurm -- python train.py
+
+What torchrun and accelerate need to know of the nodes is put in, unless COMMAND has it. {rank}, {node},
+{master}, {port}, {nnodes}, {nproc} and {world} in COMMAND are each node's own.
+
+exit codes:
+  0 started   1 failed   3 undecided   2 bad input   5 netdoctor broke   130, 143 interrupted
+
+netdoctor try --help-all shows all options.
+"""
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser(
+        "try",
+        help="start the job for two minutes: do all ranks join, and does it make steps?",
+        usage="netdoctor try [options] HOSTS... -- COMMAND...",
+        description="Start COMMAND on all nodes as the job would be started, follow its ranks, end it after "
+        "a while and leave no process; say STARTED, or FAILED with the cause. It is a trial before a "
+        "launch, and no job manager.",
+        epilog=EPILOG + environ.EPILOG,
+    )
+    add_scan_arguments(parser, hosts="as for scan: a file, '-', or names such as gpu[01-16]")
+    before = {action.dest for action in parser._actions}
+    _add_trial(parser)
+    out = parser.add_argument_group("output")
+    out.add_argument("-o", "--output", metavar="json[=FILE]", type=_output, help="the result for programs")
+    out.add_argument("--width", type=count, metavar="N", help="columns (default: the terminal's)")
+    out.add_argument("-q", "--quiet", action="store_true", help="the result alone, no progress")
+    options = {action.dest for action in parser._actions} - before
+    add_save_arguments(parser.add_argument_group("scan"))
+    show_briefly(parser, [*options, "hosts", "last"])
+    parser.set_defaults(run=run, parser=parser)
+
+
+def _add_trial(parser: argparse.ArgumentParser) -> None:
+    trial = parser.add_argument_group("the trial")
+    add = trial.add_argument
+    read_seconds = reader_of(SECONDS)
+    add("--for", dest="seconds", type=read_seconds, default=120.0, metavar="S", help="how long (120)")
+    add("--steps", type=count, metavar="N", help="end it after so many steps")
+    add(
+        "--step",
+        type=_pattern,
+        metavar="REGEX",
+        help="how its log counts steps, group 1 the number; for jobs whose steps are not torch's",
+    )
+    add("--nproc", type=count, metavar="N", help="processes on each node (default: its GPUs, or slots=)")
+    add(
+        "--start",
+        choices=("node", "process", "first"),
+        help="COMMAND once a node, once a process, or on the first node alone, from where it reaches the "
+        "others (default: by what COMMAND is)",
+    )
+    add("--chdir", metavar="DIR", help="folder to start in, on every node (default: this one)")
+    add("--logs", type=Path, metavar="DIR", help=f"a new folder for what ranks print (default: in {LOGS})")
+    add("--no-probe", action="store_true", help="put nothing into the job's Python that says how far it is")
+    add("--no-scan", action="store_true", help="start by what the last report knows, or by guesses")
+    add("--anyway", action="store_true", help="start also where the scan says NOT READY")
+
+
+def _pattern(text: str) -> "re.Pattern[bytes]":
+    try:
+        found = re.compile(text.encode())
+    except (re.error, UnicodeEncodeError) as error:
+        raise argparse.ArgumentTypeError(
+            f"{clean(text, 60)!r} is not a regular expression: {error}"
+        ) from None
+    if found.groups < 1:
+        raise argparse.ArgumentTypeError(f"{clean(text, 60)!r} has no group; write 'step ([0-9]+)'")
+    return found
+
+
+def _output(text: str) -> "Path | None":
+    name, equals, path = text.partition("=")
+    if name != "json" or (equals and not path):
+        raise argparse.ArgumentTypeError(f"{clean(text, 60)!r}; write json, or json=FILE")
+    return Path(path) if path else Path("-")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Before:
+    """What is known before the job starts. report: of the nodes, None where nobody looked."""
+
+    plan: "Plan"
+    report: "Report | None"
+    path: Path
+    refused: bool = False
+
+
+def run(args: argparse.Namespace) -> int:
+    if not args.started:
+        args.parser.error("which command is to be tried? netdoctor try HOSTS -- COMMAND")
+    request, _ = request_of(args, request_fields(args))
+    plan = prepared(request, quiet=args.quiet)
+    before = _looked(args, plan)
+    if before.refused:
+        return 1
+    launch_plan = _launch_plan(args, before)
+    result, code = _tried(args, before, launch_plan)
+    _keep(args, before, result)
+    _show(args, result)
+    return code
+
+
+# --- before ------------------------------------------------------------------------------------------------
+
+
+def _looked(args: argparse.Namespace, plan: "Plan") -> _Before:
+    """The nodes as a scan sees them: a recent one that is saved, or one now."""
+    from netdoctor import scanning
+
+    path = args.save or LAST
+    if args.no_scan:
+        newest = scanning.newest(plan.inventory.targets)
+        report, path = newest or (None, path)
+        return _Before(plan=plan, report=report, path=path)
+    report = _recent(plan, path)
+    if report is None:
+        report = _scan(args, plan)
+    from netdoctor.report import summary
+
+    refused = report.verdict.state == "not_ready" and not args.anyway
+    _say(args, f"the nodes are {summary.verdict_in_scope(report)}", refused)
+    if refused:
+        causes = [cause for cause in report.causes if cause.status == "fail"]
+        for cause in causes[:5]:
+            _say(args, f"[{cause.id}] {cause.title.replace('{nodes}', cause.nodes)}", True)
+        _say(args, "not started; netdoctor report show has the fixes, --anyway starts it all the same", True)
+    return _Before(plan=plan, report=report, path=path, refused=refused)
+
+
+def _recent(plan: "Plan", path: Path) -> "Report | None":
+    """The saved report, where it is young, of the same nodes and job, and says that a job may start."""
+    from netdoctor.report.save import load
+    from netdoctor.scanning import reads
+    from netdoctor.scanning.gate import Act, Rules, decide, stale
+
+    if not path.exists():
+        return None
+    files = [(name, file) for name, file in reads(plan.request) if "known_hosts" not in name]
+    touched = {name: file.stat().st_mtime for name, file in files if file.exists()}
+    with suppress(InputError):
+        report = load(path)
+        if stale(report, plan, now=time.time(), max_age_s=RECENT_S, touched=touched):
+            return None
+        return report if decide(report, Rules()).act is Act.START else None
+    return None
+
+
+def _scan(args: argparse.Namespace, plan: "Plan") -> "Report":
+    """A scan now, saved as any other."""
+    from netdoctor import scanning
+    from netdoctor.report.save import save
+
+    started = time.monotonic()
+    outcome, stopped = scanned(args, plan, ())
+    if stopped:
+        raise KeyboardInterrupt
+    report = scanning.assemble(plan, outcome, time.monotonic() - started, interrupted_code=130)
+    if plan.request.save is not None:
+        with suppress(OSError):
+            report = save(report, plan.request.save)
+    return report
+
+
+def _launch_plan(args: argparse.Namespace, before: _Before) -> "LaunchPlan":
+    from netdoctor import launch
+    from netdoctor.cli.launch_evidence import evidence_of
+    from netdoctor.rules.variables import RANKS
+
+    plan = before.plan
+    evidence = evidence_of(before.report, before.path) if before.report is not None else None
+    options = launch.Options(
+        script=tuple(args.started),
+        nproc=args.nproc,
+        port=plan.request.master_port,
+        env={name: value for name, value in plan.job.env.items() if name not in RANKS},
+        job="netdoctor-try",
+    )
+    return launch.plan(plan.inventory.targets, evidence, options, hosts=plan.inventory.source)
+
+
+# --- the trial ---------------------------------------------------------------------------------------------
+
+
+def _tried(args: argparse.Namespace, before: _Before, launch_plan: "LaunchPlan") -> "tuple[Outcome, int]":
+    from netdoctor.launch.starting import Where, starts
+    from netdoctor.trial import judging
+    from netdoctor.trial.logs import Logs
+    from netdoctor.trial.rendering import EXIT_CODES, Outcome
+    from netdoctor.trial.running import Terms, Trial
+
+    where = Where(args.start) if args.start else None
+    found = starts(launch_plan, args.started, where, guessed=before.report is None)
+    folder = args.logs or LOGS / time.strftime("%Y%m%d-%H%M%S")
+    try:
+        logs = Logs(folder, sum(map(len, found.runs.values())))
+    except OSError as error:
+        raise InputError(f"--logs {folder}: {error.strerror}; name a new folder") from None
+    env = {"NCCL_DEBUG": "INFO", **before.plan.job.env}
+    terms = Terms(
+        seconds=args.seconds,
+        cwd=args.chdir or os.getcwd(),
+        steps=args.steps,
+        step=args.step,
+        probe=not args.no_probe,
+        env=env,
+    )
+    progress = _Progress(args, launch_plan.world)
+    with signals(None) as stopped:
+        trial = Trial(
+            before.plan.transport, before.plan.inventory.targets, found, terms, logs, progress.update
+        )
+        ended = trial.run()
+    progress.end()
+    judgement = judging.judge(trial.follower, ended, trial.took)
+    result = Outcome(
+        job=trial.follower,
+        judgement=judgement,
+        ended=ended,
+        seconds=trial.took,
+        command=tuple(args.started),
+        added=found.added,
+        logs=str(folder),
+        fault=logs.fault,
+        planned={node.id: node.address.text for node in launch_plan.nodes if node.address},
+    )
+    code = EXIT_CODES[judgement.state]
+    if judgement.state is judging.State.INTERRUPTED and stopped:
+        code = 128 + stopped[0]
+    if judgement.state is judging.State.FAILED or judgement.hangs:
+        result = replace(result, causes=_causes(args, before, result))
+    return replace(result, again=_again(args, result)), code
+
+
+def _causes(args: argparse.Namespace, before: _Before, result: "Outcome") -> "tuple[Cause, ...]":
+    """What the logs say, joined with a scan of the nodes as they are now."""
+    from netdoctor.cli.explain_scan import joined, measured_of
+    from netdoctor.explain.engine import explain
+
+    names = [str(path) for path in sorted(Path(result.logs).glob("*.log")) if path.stat().st_size]
+    explanation = explain(names) if names else None
+    report = None
+    with suppress(InputError, KeyboardInterrupt):
+        _say(args, "looks at the nodes again, for what may have ended it")
+        report = _scan(args, prepared(replace(before.plan.request, save=None), quiet=args.quiet))
+    if explanation is not None and report is not None:
+        explanation = joined(explanation, report)
+    found = _by_logs(explanation, result) if explanation is not None else []
+    if report is not None:
+        proved = {text for cause in found for text in cause.source.split("; ")}
+        found += _by_scan(report, proved, measured_of(report).proofs)
+    return tuple(found)
+
+
+def _by_logs(explanation: "Explanation", result: "Outcome") -> "list[Cause]":
+    """The causes that lines of the logs tell of.
+
+    What such a line merely admits is left to a process that was killed without a word: of all others it is
+    known how they ended.
+    """
+    from netdoctor.cli.explain import fix_texts
+    from netdoctor.explain.model import Confidence
+    from netdoctor.trial.judging import is_killed
+    from netdoctor.trial.rendering import Cause
+
+    killed = any(is_killed(one) for one in result.job.bad())
+    found: list[Cause] = []
+    for reason in explanation.reasons:
+        possible = reason.confidence is Confidence.POSSIBLE
+        if not reason.lines or (possible and (found or not killed)):
+            continue
+        line = reason.lines[0]
+        where = f"{line.file.rpartition('/')[2]}:{line.line}: {line.text}"
+        proved = reason.confidence is Confidence.CERTAIN and reason.proof
+        cause = Cause(
+            title=reason.known.title,
+            sure=str(reason.confidence),
+            source="; ".join(reason.proof) if proved else where,
+            fixes=tuple(fix_texts(reason)[:2]),
+            key=reason.known.label,
+        )
+        found.append(cause)
+    return found
+
+
+def _by_scan(report: "Report", proved: "set[str]", proofs: "Sequence[Proof]") -> "list[Cause]":
+    """The problems that the scan found and no line of a log tells of."""
+    from netdoctor.trial.rendering import Cause
+
+    nodes = {cause.key: cause.node_list for cause in report.causes}
+    return [
+        Cause(
+            title=proof.title,
+            sure="certain" if proof.sure else "likely",
+            source=f"scan, {proof.check}",
+            fixes=proof.fixes[:2],
+            nodes=nodes.get(proof.key, ()),
+            key=proof.key,
+        )
+        for proof in proofs
+        if proof.fails and f"{proof.check}: {proof.title}" not in proved
+    ]
+
+
+def _again(args: argparse.Namespace, result: "Outcome") -> str:
+    """How to go on."""
+    from netdoctor.trial.judging import State
+
+    if result.judgement.state is not State.STARTED:
+        return f"netdoctor explain log {shlex.quote(result.logs)}" if result.logs else ""
+    hosts = shlex.join(args.hosts) or "--last"
+    if result.added:
+        at = next((i for i, word in enumerate(result.command) if word.endswith(".py")), len(result.command))
+        launcher = "accelerate" if "accelerate" in " ".join(result.command[:3]) else "torchrun"
+        script = shlex.quote(shlex.join(result.command[at:]))
+        return f"netdoctor plan {hosts} --launcher {launcher} --script {script}"
+    return f"netdoctor gate {hosts} -- {shlex.join(result.command)}"
+
+
+# --- what is said ------------------------------------------------------------------------------------------
+
+
+class _Progress:
+    """How far the ranks are, on stderr: a live line on a terminal, a line at each change elsewhere."""
+
+    def __init__(self, args: argparse.Namespace, world: int) -> None:
+        self.args = args
+        self.world = world
+        self.live = sys.stderr is not None and sys.stderr.isatty() and not args.quiet
+        self.last = ""
+
+    def update(self, job: "Follower", seconds: float) -> None:
+        world = job.world or self.world
+        words = [f"{len(job.joined)} of {world} ranks joined"]
+        if job.steps_seen:
+            rate = job.rate()
+            words.append(f"step {job.steps()}" + (f", {rate:.3g} steps/s" if rate else ""))
+        elif (waiting := sum(rank.waits_s is not None for rank in job.ranks.values())) and not job.joined:
+            words = [f"{waiting} of {world} ranks wait for the others"]
+        text = ", ".join(words)
+        if self.live:
+            with suppress(OSError, ValueError):
+                sys.stderr.write(f"\r\x1b[Ktry {seconds:4.0f} s of {self.args.seconds:.0f}  {text}"[:120])
+                sys.stderr.flush()
+        elif (key := f"{words[0]}{len(words)}") != self.last:
+            self.last = key
+            _say(self.args, f"{seconds:.0f} s: {text}")
+
+    def end(self) -> None:
+        if self.live:
+            with suppress(OSError, ValueError):
+                sys.stderr.write("\r\x1b[K")
+
+
+def _say(args: argparse.Namespace, text: str, always: bool = False) -> None:
+    if not args.quiet or always:
+        with suppress(OSError, ValueError):
+            sys.stderr.write(f"netdoctor try: {clean(text, 2000)}\n")
+
+
+def _keep(args: argparse.Namespace, before: _Before, result: "Outcome") -> None:
+    """The trial beside its logs, where later commands find it."""
+    from netdoctor.trial.rendering import to_json
+
+    text = json.dumps(to_json(result), indent=1) + "\n"
+    from netdoctor.report.save import write_whole
+
+    with suppress(OSError):
+        write_whole(Path(f"{result.logs}.json"), text.encode())
+    if args.output is not None and str(args.output) != "-":
+        try:
+            write_whole(args.output, text.encode())
+        except OSError as error:
+            _say(args, f"-o json={args.output}: {error.strerror or error}", True)
+
+
+def _show(args: argparse.Namespace, result: "Outcome") -> None:
+    from netdoctor.trial.rendering import lines, to_json
+
+    if args.output is not None and str(args.output) == "-":
+        sys.stdout.write(json.dumps(to_json(result), indent=1) + "\n")
+        return
+    width = columns(args.width) or columns_of(os.environ) or WIDTH
+    sys.stdout.write("".join(f"{line}\n" for line in lines(result, width)))

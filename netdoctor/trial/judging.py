@@ -1,0 +1,313 @@
+"""STARTED, FAILED or UNDECIDED, from what is known of a tried job's ranks. Pure."""
+
+import os
+import re
+import signal
+from dataclasses import dataclass
+
+from netdoctor.compat import StrEnum
+from netdoctor.inventory.nodeset import fold
+from netdoctor.trial.following import STOPPED, Follower, Process
+
+# Steps that have stopped for so long, and for much longer than any took, are not said to go on; after the
+# second they hang. A checkpoint or an evaluation may come between two.
+QUIET_S, HANGS_S, HANGS_MOST_S = 3.0, 30.0, 120.0
+NAMES_MAX = 8
+# What a rank says that only tells of another: gloo, NCCL, torch's store and watchdog.
+_ECHO = re.compile(
+    r"closed by (remote )?peer|connection reset|broken pipe|ncclRemoteError|remote process exited"
+    r"|watchdog caught collective|wait timeout|ChildFailedError|RendezvousClosedError|got signal: 15"
+    r"|failed to recv, got 0 bytes|store->get",
+    re.IGNORECASE,
+)
+# Ends within so many seconds are of one trouble.
+TOGETHER_S = 10.0
+
+
+class State(StrEnum):
+    STARTED = "started"
+    FAILED = "failed"
+    UNDECIDED = "undecided"
+    INTERRUPTED = "interrupted"
+
+
+class Ended(StrEnum):
+    """What ended a trial."""
+
+    TIME = "time"
+    STEPS = "steps"
+    JOB = "job"  # the job, by itself
+    INTERRUPT = "interrupt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """headline: one line. found: more of them. nodes: those at fault, where that is known."""
+
+    state: State
+    headline: str
+    found: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    hangs: bool = False
+
+
+def judge(job: Follower, ended: Ended, seconds: float) -> Judgement:
+    """The judgement of a trial that has ended. seconds: how long the job ran.
+
+    STARTED takes proof: every rank of one world has joined, every node has some of them, and steps were made
+    up to the end, or until the job ended well by itself.
+    """
+    if job.lost:
+        return _lost(job)
+    if job.bad():
+        return _broken(job)
+    if ended is Ended.INTERRUPT:
+        return Judgement(
+            state=State.INTERRUPTED, headline="interrupted before it was decided", found=_how_far(job)
+        )
+    if not job.joined:
+        return _not_joined(job, seconds)
+    if missing := _missing(job):
+        return missing
+    return _steps(job, ended, seconds)
+
+
+def _lost(job: Follower) -> Judgement:
+    nodes = list(job.lost)
+    reasons = [f"{node}: {job.lost[node]}" for node in nodes[:NAMES_MAX]]
+    return Judgement(
+        state=State.FAILED,
+        headline=f"{fold(nodes, 60)} went away, or could not be asked",
+        found=(*reasons, *_how_far(job)),
+        nodes=tuple(nodes),
+    )
+
+
+def _broken(job: Follower) -> Judgement:
+    first = first_to_end(job)
+    bad = job.bad()
+    found = [f"{first.node}: {line}" for line in first.tail[-3:]]
+    nodes = list(dict.fromkeys(one.node for one in bad if one.node != first.node))
+    if nodes:
+        wait = max(0.0, (bad[-1].ended_s or 0.0) - (first.ended_s or 0.0))
+        found.append(f"{fold(nodes, 60)} ended behind it, within {wait:.1f} s")
+    if first.code == 0:
+        headline = f"{first.node}: its process ended with code 0{_after(first)}, and the others went on"
+    else:
+        headline = f"{first.node}: {how_it_ended(first)}"
+    return Judgement(
+        state=State.FAILED, headline=headline, found=(*found, *_how_far(job)), nodes=(first.node,)
+    )
+
+
+def first_to_end(job: Follower) -> Process:
+    """The process that the others' end follows from: one that says nothing of others, and the earliest.
+
+    Clocks of nodes are held together to some hundredths of a second, and who echoes ends within less.
+    """
+    bad = job.bad()
+    began = min(one.ended_s or 0.0 for one in bad)
+    near = [one for one in bad if (one.ended_s or 0.0) - began <= TOGETHER_S]
+    first_hand = [one for one in near if not any(_ECHO.search(line) for line in one.tail)]
+    # A launcher ends behind its rank that failed: its own echo of it is as good.
+    if first_hand:
+        return min(first_hand, key=lambda one: (not is_killed(one), one.ended_s or 0.0))
+    left = [
+        one
+        for all_ in job.processes.values()
+        for one in all_
+        if one.state == "ended" and one.code == 0 and (one.ended_s or 0.0) <= began + 1.0
+    ]
+    return min(left or bad, key=lambda one: one.ended_s or 0.0)
+
+
+def is_killed(process: Process) -> bool:
+    """Whether somebody, or the kernel, has killed it."""
+    return process.code is not None and process.code in (-signal.SIGKILL, 128 + signal.SIGKILL)
+
+
+def _after(process: Process) -> str:
+    return f" after {process.ended_s:.1f} s" if process.ended_s is not None else ""
+
+
+def how_it_ended(process: Process) -> str:
+    """``its process ended with code 1 after 3.2 s``."""
+    when = _after(process)
+    if process.state == "failed":
+        why = os.strerror(process.errno or 0)
+        what = {"folder": "the folder to start in", "command": "the command"}.get(process.what, "the process")
+        return f"{what} could not be used: {why}"
+    code = process.code
+    if code is not None and code < 0:
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = str(-code)
+        return f"its process was killed by {name}{when}"
+    return f"its process ended with code {code}{when}"
+
+
+def _not_joined(job: Follower, seconds: float) -> Judgement:
+    waiting = [rank for rank in job.ranks.values() if rank.waits_s is not None]
+    if waiting:
+        headline = f"no rank has joined within {seconds:.0f} s: {len(waiting)} wait in init_process_group"
+        idle = _idle(job)
+        found = (*([f"nothing has called it on {fold(idle, 60)}"] if idle else []), *_where(job))
+        return Judgement(state=State.FAILED, headline=headline, found=found, nodes=tuple(idle), hangs=True)
+    silent = all(not one.tail for all_ in job.processes.values() for one in all_)
+    if job.is_over:
+        return Judgement(
+            state=State.UNDECIDED, headline="it ended with code 0, and no rank was seen to join a group"
+        )
+    if job.steps_seen:
+        return Judgement(
+            state=State.UNDECIDED,
+            headline="its log counts steps, and nothing shows that its ranks are in one group",
+            found=_how_far(job),
+        )
+    what = "and said nothing" if silent else "and nothing shows that its ranks have joined"
+    return Judgement(
+        state=State.FAILED if job.probed else State.UNDECIDED,
+        headline=f"it ran for {seconds:.0f} s, {what}",
+        hangs=True,
+    )
+
+
+def _missing(job: Follower) -> Judgement | None:
+    """Where the ranks that joined are no whole world."""
+    twice = [rank for rank in job.ranks.values() if len(rank.nodes) > 1]
+    if twice:
+        nodes = sorted({node for rank in twice for node in rank.nodes})
+        return Judgement(
+            state=State.FAILED,
+            headline=f"no single group: {fold(nodes, 60)} have a rank {twice[0].number} each",
+            found=(
+                "each started a job of its own; what says how many nodes there are, and where they meet?",
+            ),
+            nodes=tuple(nodes),
+        )
+    worlds = sorted({rank.world for rank in job.joined})
+    if len(worlds) > 1:
+        sizes = ", ".join(map(str, worlds[:NAMES_MAX]))
+        return Judgement(
+            state=State.FAILED,
+            headline=f"its ranks are in groups of different sizes: {sizes}",
+            found=_how_far(job),
+        )
+    world = worlds[0]
+    numbers = {rank.number for rank in job.joined}
+    without = [node for node in job.nodes if node not in {rank.node for rank in job.joined}]
+    absent = sorted(set(range(world)) - numbers)
+    if absent:
+        who = ", ".join(map(str, absent[:NAMES_MAX])) + (" ..." if absent[NAMES_MAX:] else "")
+        on = sorted({job.ranks[n].node for n in absent if n in job.ranks} | set(without))
+        return Judgement(
+            state=State.FAILED,
+            headline=f"{len(numbers)} of {world} ranks have joined; not rank {who}",
+            found=(*([f"on {fold(on, 60)}"] if on else []), *_where(job)),
+            nodes=tuple(on),
+            hangs=True,
+        )
+    if without:
+        return Judgement(
+            state=State.FAILED,
+            headline=f"all {world} ranks of its group are on other nodes than {fold(without, 60)}",
+            found=("the job does not use all the nodes that it was given",),
+            nodes=tuple(without),
+        )
+    return None
+
+
+def _steps(job: Follower, ended: Ended, seconds: float) -> Judgement:
+    world = job.world
+    group = f"all {world} ranks joined" if world > 1 else "its one rank joined"
+    if not job.steps_seen:
+        after = f"in {seconds:.0f} s" if ended is Ended.TIME else "before it ended"
+        return Judgement(
+            state=State.UNDECIDED,
+            headline=f"{group}, and no step was seen {after}",
+            found=(
+                "longer: --for; where torch's optimizers make no steps, --step REGEX counts lines",
+                *_where(job),
+            ),
+            hangs=ended is Ended.TIME,
+        )
+    behind = [rank for rank in job.joined if rank.first_step_s is None]
+    if behind and any(rank.first_step_s is not None for rank in job.joined):
+        nodes = sorted({rank.node for rank in behind})
+        return Judgement(
+            state=State.UNDECIDED,
+            headline=f"{group}, and {len(behind)} of them made no step that could be seen",
+            found=(f"on {fold(nodes, 60)}",),
+            nodes=tuple(nodes),
+            hangs=True,
+        )
+    quiet_s = seconds - (job.last_step_s() or 0.0)
+    if ended is not Ended.JOB and quiet_s > _quiet_s(job):
+        hangs = quiet_s > _hangs_s(job)
+        why = "" if hangs else ": a checkpoint, or a hang; longer: --for"
+        return Judgement(
+            state=State.FAILED if hangs else State.UNDECIDED,
+            headline=f"its steps stopped after {job.steps()}, {quiet_s:.0f} s before the end{why}",
+            found=_how_far(job),
+            hangs=True,
+        )
+    return Judgement(state=State.STARTED, headline=", ".join([group, *_rate(job)]), found=_how_far(job)[1:])
+
+
+def may_go_on(job: Follower, seconds: float) -> bool:
+    """Whether steps have stopped for a time that says neither that they go on nor that they hang."""
+    quiet_s = seconds - (job.last_step_s() or 0.0)
+    return job.steps_seen and _quiet_s(job) < quiet_s <= _hangs_s(job)
+
+
+def _quiet_s(job: Follower) -> float:
+    return max(QUIET_S, 5 * _longest(job))
+
+
+def _hangs_s(job: Follower) -> float:
+    return min(max(HANGS_S, 10 * _longest(job)), HANGS_MOST_S)
+
+
+def _longest(job: Follower) -> float:
+    rate = job.rate()
+    return max([rank.longest_s for rank in job.ranks.values()] + ([1 / rate] if rate else []), default=0.0)
+
+
+def _rate(job: Follower) -> list[str]:
+    words = []
+    if (first := job.first_step_s()) is not None:
+        words.append(f"first step after {first:.1f} s")
+    if (rate := job.rate()) is not None:
+        words.append(f"{rate:.3g} steps/s")
+    return words
+
+
+def _idle(job: Follower) -> list[str]:
+    busy = {rank.node for rank in job.ranks.values() if rank.waits_s is not None}
+    return [node for node in job.nodes if node not in busy]
+
+
+def _where(job: Follower) -> list[str]:
+    """Where the ranks of a job that hangs are: the fewest first, as the others wait for them."""
+    by_place: dict[str, list[int]] = {}
+    for number, rank in sorted(job.ranks.items()):
+        if rank.place_now:
+            by_place.setdefault(rank.place_now, []).append(number)
+    lines = []
+    for text, numbers in sorted(by_place.items(), key=lambda item: len(item[1]))[:4]:
+        nodes = fold(sorted({job.ranks[n].node for n in numbers}), 40)
+        who = f"rank {numbers[0]}" if len(numbers) == 1 else f"{len(numbers)} ranks"
+        lines.append(f"{who} on {nodes}: {'' if text == STOPPED else 'in '}{text}")
+    return lines
+
+
+def _how_far(job: Follower) -> tuple[str, ...]:
+    """How far the ranks came, in a line, and where they are; nothing where nobody knows."""
+    if not job.ranks:
+        return ()
+    world = job.world or len(job.ranks)
+    words = [f"{len(job.joined)} of {world} ranks joined"]
+    if job.steps_seen:
+        words.append(f"{job.steps()} steps")
+    return (", ".join(words), *_where(job))

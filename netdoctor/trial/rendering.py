@@ -1,0 +1,179 @@
+"""A trial as text for people, and as the object that JSON has. Pure."""
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from netdoctor.inventory.nodeset import fold
+from netdoctor.text import clean
+from netdoctor.trial.following import Follower
+from netdoctor.trial.judging import Ended, Judgement, State
+
+SCHEMA = "netdoctor.trial/1"
+LABEL = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """Why it failed, as logs and checks together say. sure: ``certain``, ``likely``, ``possible``."""
+
+    title: str
+    sure: str
+    source: str  # what says so
+    fixes: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A trial that is over. planned: address of each node that the job should use, where known."""
+
+    job: Follower
+    judgement: Judgement
+    ended: Ended
+    seconds: float
+    command: tuple[str, ...]
+    added: tuple[str, ...] = ()
+    logs: str = ""
+    fault: str = ""  # why logs are not whole
+    causes: tuple[Cause, ...] = ()
+    planned: Mapping[str, str]
+    again: str = ""  # how to start for good
+
+
+def transport(result: Outcome) -> list[str]:
+    """What the ranks talk over, held against what was planned."""
+    job = result.job
+    lines = []
+    words: dict[str, list[str]] = {}
+    for node, counts in job.networks.items():
+        for word in counts:
+            words.setdefault(word, []).append(node)
+    lines += [f"NCCL: {word} on {fold(nodes, 40)}" for word, nodes in list(words.items())[:4]]
+    addresses = {node: [a for a in found if not _loopback(a)] for node, found in job.addresses.items()}
+    used = {node: found for node, found in addresses.items() if found and result.planned.get(node)}
+    other = [node for node, found in used.items() if result.planned[node] not in found]
+    if other:
+        node, more = other[0], f" ({len(other)} nodes)" if other[1:] else ""
+        text = f"TCP from {', '.join(addresses[node][:3])} on {node}{more}"
+        lines.append(f"{text}; {result.planned[node]} was planned")
+    elif used:
+        owner = "its node's" if len(used) == 1 else f"the {len(used)} nodes'"
+        lines.append(f"TCP over {owner} planned addresses, such as {next(result.planned[n] for n in used)}")
+    return lines
+
+
+def _loopback(address: str) -> bool:
+    return address.startswith("127.") or address == "::1"
+
+
+def lines(result: Outcome, width: int) -> Iterator[str]:
+    """For people, at most `width` columns but for what is pasted."""
+    judgement = result.judgement
+    yield from _wrapped(judgement.headline, f"{judgement.state.upper():<{LABEL}}", width)
+    for label, texts in _rows(result):
+        for i, text in enumerate(texts):
+            yield from _wrapped(text, f"{'' if i else label:<{LABEL}}", width)
+    for number, cause in enumerate(result.causes[:3]):
+        yield ""
+        label = "cause" if not number else "or"
+        yield from _wrapped(f"{cause.title} ({cause.sure}: {cause.source})", f"{label:<{LABEL}}", width)
+        for fix in cause.fixes[:2]:
+            first, *commands = fix.split("\n")
+            yield from _wrapped(first, f"{'fix':<{LABEL}}", width)
+            yield from (f"  {command}" for command in commands)
+    yield ""
+    if result.logs:
+        yield f"{'logs':<{LABEL}}{result.logs}"
+    if result.again:
+        yield f"{'next':<{LABEL}}{result.again}"
+
+
+def _rows(result: Outcome) -> list[tuple[str, Sequence[str]]]:
+    job, found = result.job, [clean(text, 500) for text in result.judgement.found]
+    rows: list[tuple[str, Sequence[str]]] = [("found", found), ("over", transport(result))]
+    how = {
+        Ended.TIME: f"ended by netdoctor after {result.seconds:.0f} s",
+        Ended.STEPS: f"ended by netdoctor after {job.steps()} steps, {result.seconds:.0f} s",
+        Ended.JOB: f"ended after {result.seconds:.0f} s",
+        Ended.INTERRUPT: f"interrupted after {result.seconds:.0f} s",
+    }[result.ended]
+    reached = set(job.swept) - set(job.left)
+    if result.seconds:
+        rest = [node for node in job.nodes if node not in reached]
+        clean_up = "no process is left" if not rest else f"not known to be clean: {fold(rest, 60)}"
+        rows.append(("ran", [f"{how}; {clean_up}"]))
+    rows += [("left", [f"{node}: {', '.join(names)}" for node, names in job.left.items()])]
+    lost = sum(one.left_out for all_ in job.processes.values() for one in all_)
+    notes = [f"the logs are not whole: {result.fault}"] if result.fault else []
+    notes += [f"{lost} bytes of output came too fast and were left out of the logs"] if lost else []
+    return [*rows, ("note", notes)]
+
+
+def _wrapped(text: str, label: str, width: int) -> list[str]:
+    return textwrap.wrap(
+        text,
+        max(width, 40),
+        initial_indent=label,
+        subsequent_indent=" " * LABEL,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def to_json(result: Outcome) -> dict[str, Any]:
+    """The object of schema netdoctor.trial/1. Times in seconds since the start."""
+    job = result.job
+    return {
+        "schema": SCHEMA,
+        "state": str(result.judgement.state),
+        "headline": result.judgement.headline,
+        "found": list(result.judgement.found),
+        "nodes_at_fault": list(result.judgement.nodes),
+        "ended_by": str(result.ended),
+        "seconds": round(result.seconds, 3),
+        "command": list(result.command),
+        "added": list(result.added),
+        "world_size": job.world or None,
+        "joined": len(job.joined),
+        "first_step_s": job.first_step_s(),
+        "steps": job.steps(),
+        "steps_per_s": job.rate(),
+        "over": transport(result),
+        "ranks": [
+            {
+                "rank": rank.number,
+                "node": rank.node,
+                "waits_s": rank.waits_s,
+                "joined_s": rank.joined_s,
+                "first_step_s": rank.first_step_s,
+                "steps": rank.steps,
+                "steps_per_s": rank.rate,
+            }
+            for _, rank in sorted(job.ranks.items())
+        ],
+        "processes": [
+            {"node": one.node, "state": one.state, "code": one.code, "ended_s": one.ended_s}
+            for all_ in job.processes.values()
+            for one in all_
+        ],
+        "lost": dict(job.lost),
+        "left": {node: list(names) for node, names in job.left.items()},
+        "causes": [
+            {
+                "key": cause.key,
+                "title": cause.title,
+                "confidence": cause.sure,
+                "source": cause.source,
+                "nodes": list(cause.nodes),
+                "fix": list(cause.fixes),
+            }
+            for cause in result.causes
+        ],
+        "logs": result.logs or None,
+    }
+
+
+EXIT_CODES = {State.STARTED: 0, State.FAILED: 1, State.UNDECIDED: 3, State.INTERRUPTED: 130}

@@ -1,0 +1,1 @@
+"""As much of torch as a probe looks at: groups that really meet over TCP, and optimizers with hooks."""
