@@ -196,8 +196,6 @@ class Trial(object):
         self.keeper.wait()
         if self.socket is not None:
             self.socket.close()
-        if self.folder is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
         self.over.set()
 
     def report(self) -> "dict[str, Any]":
@@ -255,6 +253,7 @@ def trial(args: "dict[str, Any]") -> "dict[str, Any]":
         "limits": [[_number(name), list(pair)] for name, pair in runtime.session_limits.items()],
         "umask": runtime.login_umask,
         "grace_s": one.grace_s,
+        "folder": folder,
     }
     _trials[token] = one
     try:

@@ -15,6 +15,7 @@ import json
 import os
 import resource
 import select
+import shutil
 import signal
 import sys
 import time
@@ -149,8 +150,8 @@ def signal_all(pids: "Any", number: int) -> None:
             pass
 
 
-def end(running: "dict[int, int]", token: bytes, grace_s: float) -> None:
-    """End the job: as Ctrl-C and schedulers do first, then for good."""
+def end(running: "dict[int, int]", token: bytes, grace_s: float, folder: "Optional[str]") -> None:
+    """End the job: as Ctrl-C and schedulers do first, then for good. folder: the trial's, which goes."""
     for pid in list(running):
         for number in (signal.SIGTERM, signal.SIGCONT):
             try:
@@ -173,6 +174,8 @@ def end(running: "dict[int, int]", token: bytes, grace_s: float) -> None:
         time.sleep(0.02)
     reap(running)
     names = [read("/proc/%d/comm" % pid, 64).decode("ascii", "replace").strip() for pid in members(token)]
+    if folder:
+        shutil.rmtree(folder, ignore_errors=True)
     say(swept=len(killed), left=names[:LEFT_NAMED])
 
 
@@ -191,7 +194,7 @@ def main() -> None:
     while not select.select([stdin], [], [], POLL_S)[0]:
         reap(running)
     reap(running)
-    end(running, token, config["grace_s"])
+    end(running, token, config["grace_s"], config["folder"])
 
 
 if __name__ == "__main__":

@@ -13,7 +13,10 @@ def init_process_group(backend="gloo"):
     where = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
     peers = []
     if rank == 0:
-        with socket.create_server((where[0], where[1]), reuse_port=False) as server:
+        with socket.socket() as server:
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            server.bind(where)
+            server.listen(64)
             peers = [server.accept()[0] for _ in range(world - 1)]
     else:
         while True:

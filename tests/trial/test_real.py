@@ -1,0 +1,114 @@
+"""Trials of real launchers on lab nodes: torchrun and accelerate with gloo, jobs inside Slurm and Ray."""
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from netdoctor.lab import Lab
+from tests.bandwidth.conftest import torch_python
+from tests.trial.test_lab import Tried, is_clean, job, trial
+
+pytestmark = pytest.mark.lab
+__all__ = ["job"]
+
+TRAIN = """\
+import os, sys
+import torch, torch.distributed as dist
+
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64))
+optimizer = torch.optim.AdamW(model.parameters())
+for step in range(100000):
+    if sys.argv[1:] == ["shapes"] and dist.get_rank() == 2 and step == 3:
+        model.module(torch.randn(8, 63))
+    model(torch.randn(8, 64)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.fixture
+def train(job: Path) -> Path:
+    _, why = torch_python()
+    if why:
+        pytest.skip(why)
+    path = job.with_name("train.py")
+    path.write_text(TRAIN)
+    # The stand-in lies beside it.
+    real = job.parent.parent / "real"
+    real.mkdir(exist_ok=True)
+    shutil.copy(path, real / "train.py")
+    return real / "train.py"
+
+
+def torchrun(lab: Lab, folder: Path, train: Path, *words: str, seconds: int = 40) -> Tried:
+    python, _ = torch_python()
+    options = ["--no-scan", "--python", python, "--for", str(seconds), "--steps", "20"]
+    return Tried(lab, folder, *options, "--", "torchrun", str(train), *words)
+
+
+def test_torchrun_without_a_word_about_nodes(lab: Lab, folder: Path, train: Path) -> None:
+    tried = torchrun(lab, folder, train, seconds=90).wait()
+    assert (tried.code, tried.found["state"]) == (0, "started"), tried.text
+    assert tried.found["world_size"] == 4
+    assert re.search(r"next +netdoctor plan \S+ --launcher torchrun --script ", tried.text)
+    assert is_clean(lab, train)
+
+
+def test_torchrun_whose_script_fails_on_one_rank(lab: Lab, folder: Path, train: Path) -> None:
+    tried = torchrun(lab, folder, train, "shapes", seconds=90).wait()
+    assert (tried.code, tried.found["state"]) == (1, "failed"), tried.text
+    assert tried.found["nodes_at_fault"] == ["node2"], tried.text
+    first = tried.found["causes"][0]
+    assert "program itself failed" in first["title"], tried.text
+    assert is_clean(lab, train)
+
+
+def test_torchrun_behind_a_firewall_names_the_node(lab: Lab, folder: Path, train: Path) -> None:
+    lab.break_("node2", "drop")
+    tried = torchrun(lab, folder, train, seconds=25).wait()
+    assert (tried.code, tried.found["state"]) == (1, "failed"), tried.text
+    assert ["node2"] in [cause["nodes"] for cause in tried.found["causes"]], tried.text
+    assert is_clean(lab, train, 20)
+
+
+def test_each_node_for_itself_is_not_started(lab: Lab, folder: Path, train: Path) -> None:
+    python, _ = torch_python()
+    options = ["--no-scan", "--python", python, "--for", "60"]
+    words = ["torchrun", "--standalone", "--nproc-per-node", "1", str(train)]
+    tried = Tried(lab, folder, *options, "--steps", "5", "--", *words).wait()
+    assert (tried.code, tried.found["state"]) == (1, "failed"), tried.text
+    assert tried.found["headline"] == "no single group: node[0-3] have a rank 0 each"
+
+
+def test_accelerate(lab: Lab, folder: Path, train: Path) -> None:
+    place = os.environ.get("NETDOCTOR_TEST_ACCELERATE")
+    if not place:
+        pytest.skip("NETDOCTOR_TEST_ACCELERATE names no accelerate")
+    python, _ = torch_python()
+    (folder / "env").write_text(f"PYTHONPATH={place}\n")
+    options = ["--no-scan", "--python", python, "--for", "90", "--steps", "5", "--env-file", "env"]
+    words = ["python3", "-m", "accelerate.commands.launch", str(train)]
+    tried = Tried(lab, folder, *options, "--", *words).wait()
+    assert (tried.code, tried.found["state"]) == (0, "started"), tried.text
+    assert is_clean(lab, train)
+
+
+def test_200_random_runs_are_started_only_where_they_did(lab: Lab, folder: Path, job: Path) -> None:
+    """A few of them here; NETDOCTOR_TEST_TRIALS says how many."""
+    import random
+
+    for seed in range(int(os.environ.get("NETDOCTOR_TEST_TRIALS", "6"))):
+        chance = random.Random(seed)
+        what = chance.choice(["", "raise", "killed", "exit", "leave", "alone", "stepless", "deaf", "daemon"])
+        when = chance.choice(["start", "joined", "1", "7"]) if what else "never"
+        if what == "alone":
+            when = "start"
+        words = f"{what} {chance.randrange(4)} {when}" if what else ""
+        tried = trial(lab, folder, job, words, seconds=chance.choice([2, 3])).wait()
+        starts = what in ("", "deaf", "daemon")
+        assert (tried.found["state"] == "started") is starts, (seed, words, tried.text)
+        assert is_clean(lab, job)
