@@ -1,6 +1,7 @@
 """The Node screen, and the cell under the cursor of the matrix spelled out. Lines for a given width."""
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import lru_cache
 
 from netdoctor.report import describe, fmt, summary
@@ -162,18 +163,43 @@ def cell(known: Known, cells: Cells, node: str, check: str, width: int) -> list[
     return lines
 
 
-def under_cursor(known: Known | None, cells: Cells, node: str, check: str | None, width: int) -> list[Line]:
-    """Three lines about the cell under the cursor, spelled out; about the node without a check."""
+def row(cells: Cells, node: str, checks: Sequence[str], width: int) -> list[Line]:
+    """What a node has said so far of these checks, one a line."""
+    at = cells.nodes.index(node)
+    lines = [line((f" {piece}", "dim")) for piece in wrap(_counts(cells, at, checks), width - 2)]
+    lines.append(Line())
+    for check in checks:
+        letter = cells.letter(at, cells.checks.index(check))
+        word = "not yet" if letter == " " else ""
+        lines.append(
+            line(cell_span(letter), f" {fit(fmt.plain(check, 60), max(width - 14, 8))} ", (word, "dim"))
+        )
+    return lines
+
+
+def _counts(cells: Cells, at: int, checks: Sequence[str] = ()) -> str:
+    """How many checks, of these or of all, say what of a node."""
+    row = cells.row(at)
+    letters = bytes(row[cells.checks.index(check)] for check in checks) or row
+    words = {**summary.LETTERS, "~": "running", " ": "not yet"}
+    return ", ".join(
+        f"{letters.count(letter.encode())} {word}"
+        for letter, word in words.items()
+        if letter.encode() in letters
+    )
+
+
+def under_cursor(
+    known: Known | None, cells: Cells, node: str, check: str | None, width: int, *, of: Sequence[str] = ()
+) -> list[Line]:
+    """Three lines about the cell under the cursor, spelled out; without a check about the node.
+
+    of: the checks that then are counted, none for all.
+    """
     row = cells.nodes.index(node)
     name = fmt.plain(node, 60)
     if check is None:
-        letters = cells.row(row)
-        counts = ", ".join(
-            f"{letters.count(letter.encode())} {word}"
-            for letter, word in summary.LETTERS.items()
-            if letter.encode() in letters
-        )
-        return [line(f" {name}   {counts}"), Line(), Line()]
+        return [line(f" {name}   {_counts(cells, row, of)}"), Line(), Line()]
     letter = cells.letter(row, cells.checks.index(check))
     status = summary.LETTERS.get(letter, "")
     word = summary.word(status) if status else {"~": "running", " ": "not yet"}.get(letter, "")

@@ -120,7 +120,7 @@ class Stage(App[None], inherit_bindings=False):
     def turns(self) -> bool:
         """Whether the matrix has a row per check: where somebody wants it so, or nodes are few."""
         look = self.where
-        if look.view != "matrix" or self.known is None or self.state.live or self.small:
+        if look.view != "matrix" or self.small:
             return False
         return self.few and look.axis != "nodes" and (look.zoom == "rows" or not look.zoom_chosen)
 
@@ -133,11 +133,12 @@ class Stage(App[None], inherit_bindings=False):
     def side_width(self) -> int:
         """Columns of the second pane, 0 where there is none."""
         width, view = self.size.width, self.where.view
-        if self.known is None or not self.framed or width < SIDE_FROM or self.state.live:
+        turns = view == "matrix" and bool(self.state.cells.nodes) and self.turns
+        if not self.framed or width < SIDE_FROM or (self.known is None and not turns):
             return 0
-        if view == "causes" and self.known.listed:
+        if view == "causes" and self.known is not None and self.known.listed:
             return width - min(max(width * 2 // 5, LIST_LEAST), LIST_MOST)
-        if view == "matrix" and self.turns:
+        if turns:
             left = width - pages.MARGIN - 2
             wide, least = (left - turned.room(self.state.cells, title) for title in (turned.TITLE, 0))
             return min(SIDE, wide) if wide >= SIDE_LEAST else SIDE_LEAST if least >= SIDE_LEAST else 0
@@ -172,6 +173,12 @@ class Stage(App[None], inherit_bindings=False):
             return None
         at = worst_check(cells, cells.nodes.index(self.node), columns)
         return None if at is None else cells.checks[at]
+
+    @property
+    def row_here(self) -> tuple[str, ...]:
+        """The checks of the row under the cursor, where rows are checks."""
+        check = self.where.cursor.check if self.where.cursor is not None else None
+        return self.turned.row_of(check) if self.turned is not None else ()
 
     @property
     def results(self) -> Sequence[Result]:
@@ -295,7 +302,6 @@ class Stage(App[None], inherit_bindings=False):
 
     def draw_turned(self) -> None:
         """The matrix with a row per check: its cursor is drawn into a cell of its line."""
-        assert self.known is not None
         look = self.where
         for _ in range(2):  # the cursor may stand where there is no row; then it goes to the first
             found = turned.page(
@@ -308,13 +314,16 @@ class Stage(App[None], inherit_bindings=False):
                 busy=self.state.busy,
                 every=look.wide,
             )
-            self.turned = found
-            if look.cursor is None or not found.checks or look.cursor.check in found.checks:
+            if look.cursor is None or not found.rows:
                 break
-            self.matrix.put(found.near(look.cursor, "", 1))
+            cursor = found.kept(self.turned, look.cursor) or look.cursor
+            if cursor == look.cursor and found.row_of(cursor.check):
+                break
+            self.matrix.put(cursor if found.row_of(cursor.check) else found.near(cursor, "", 1))
             look = self.where = replace(look, cursor=self.matrix.cursor)
-        at = look.cursor.check if look.cursor is not None else None
-        self.page.show(found.lines, ("check", at), heads=found.heads)
+        self.turned = found
+        row = found.row_of(look.cursor.check if look.cursor is not None else None)
+        self.page.show(found.lines, ("check", row[0]) if row else None, heads=found.heads)
 
     def draw_page(self, key: Hashable = None, *, top: bool = False) -> None:
         """The lines of the screen. Among pairs the cursor is drawn into a cell of its line."""
@@ -434,17 +443,22 @@ class Stage(App[None], inherit_bindings=False):
             return
         lines = [frame.legend(self.state, self.where, self.matrix.rows, width)]
         if self.framed and (not self.side_width or self.where.zoom == "overview"):
-            lines += nodes.under_cursor(self.known, cells, node, self.check_here, width)
+            check = None if len(self.row_here) > 1 else self.check_here
+            lines += nodes.under_cursor(self.known, cells, node, check, width, of=self.row_here)
         self.bars["detail"].show(lines)
 
     def draw_side(self) -> None:
         """The second pane: what the cursor is on."""
         known, inner, key = self.known, self.side_width - 2 - pages.MARGIN, self.page.key
-        if inner < 0 or known is None:
+        if inner < 0:
             return
         item, node = self.cause, self.node
         lines, title = [], ""
-        if self.where.view == "causes" and isinstance(key, tuple) and key[0] == "family":
+        if known is None:
+            if node is not None:
+                lines = nodes.row(self.state.cells, node, self.row_here, inner)
+                title = fmt.plain(node, 60)
+        elif self.where.view == "causes" and isinstance(key, tuple) and key[0] == "family":
             lines, title = pages.family(known, self.state.cells, key[1], inner), "family"
         elif self.where.view == "matrix" and self.where.zoom == "overview":
             lines, title = nodes.groups(known, self.state.cells, inner), "by cause"
@@ -493,7 +507,8 @@ class Stage(App[None], inherit_bindings=False):
         if view == "causes" and self.known is not None and self.known.listed:
             return "causes, worst first"
         if self.turned is not None:
-            more = f"   {self.turned.folded} alike on all nodes: a shows them" if self.turned.folded else ""
+            what = "in their families" if self.known is None else "alike on all nodes"
+            more = f"   {self.turned.folded} {what}: a shows them" if self.turned.folded else ""
             return f"checks x nodes{more}"
         if view == "matrix":
             return f"nodes x checks   {len(self.matrix.rows.order)} x {len(cells.checks)}"
