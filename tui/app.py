@@ -154,14 +154,10 @@ class NetdoctorApp(Stage, inherit_bindings=False):
         self.set_interval(TICK_S, self.drain)
         if self.first is not None and self.runner is not None:
             self.where = replace(self.where, view="matrix")
+            self.runner.begin(self.first, None)
         self.draw(top=True)
         self.hurry()
         self.call_later(self.replay)
-
-    def on_load(self) -> None:
-        """Before there is a screen: hosts are read while it is set up."""
-        if self.first is not None and self.runner is not None:
-            self.runner.begin(self.first, None)
 
     def hurry(self) -> None:
         """Until the nodes are known look for them oftener than for what they say."""

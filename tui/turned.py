@@ -1,9 +1,9 @@
 """The matrix turned: a row per check and a column per node, where nodes are few enough to be named.
 
 Checks that differ between nodes, or that found something, have a row each; of the others a line per family
-says that they are alike. While results come in, families keep their order and the cursor stops at them, too: a
-check has a row below its family's from the moment that it finds something. Lines for a given width; the cursor
-is a check and a node.
+says that they are alike. While results come in, families keep their order and the cursor stops at them, too:
+a check has a row below its family's from the moment that it finds something. Lines for a given width; the
+cursor is a check and a node.
 """
 
 from collections.abc import Collection, Sequence

@@ -511,28 +511,22 @@ def test_what_a_family_has_said_so_far_is_spelled_out(width: int) -> None:
         assert "more line" not in text
 
 
-def test_hosts_are_read_before_there_is_a_screen_and_stand_in_the_first_picture() -> None:
+def test_nodes_are_shown_as_soon_as_they_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("netdoctor.tui.app.TICK_S", 3600)
     report = rich_report(4)
-    runner = FakeRunner(lambda *_: [began(report)])
+    runner = FakeRunner()
     app = application(runner=runner, begin=Request(), now=lambda: NOON)
-    begun: list[bool] = []
-    ready = app.ready
 
-    def note() -> None:
-        begun.append(bool(runner.asked))
-        ready()
+    async def work() -> tuple[str, str]:
+        async with app.run_test(size=(100, 30)) as pilot:
+            before = "\n".join(screen_text(app))
+            runner.events.append(began(report))
+            await pilot.pause(0.2)
+            return before, "\n".join(screen_text(app))
 
-    app.ready = note  # type: ignore[method-assign]
-
-    async def work() -> str:
-        async with app.run_test(size=(100, 30)):
-            return "\n".join(screen_text(app))
-
-    text = asyncio.run(work())
-    assert begun == [True]
-    assert len(runner.asked) == 1
-    assert all(name in text for name in report.matrix.nodes)
-    assert "reading" not in text
+    before, after = asyncio.run(work())
+    assert "reading the hosts" in before
+    assert all(name in after for name in report.matrix.nodes)
 
 
 def test_other_screens_say_what_they_wait_for() -> None:
