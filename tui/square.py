@@ -3,7 +3,7 @@
 Lines for a given width. The cursor is a row and a column, each a node's name.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from netdoctor.report import fmt
@@ -15,6 +15,7 @@ from netdoctor.tui.pairs import Scale, Table
 NAMES_MAX = 30
 HEADS_MAX = 3  # letters of a name above a narrow column
 VALUE_MAX = 6
+WORST = 8  # columns of the worst of each row
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,10 @@ class _Square:
             self.step = 2 if 2 * len(self.names) <= room else 1
         else:
             self.step = max(self.step, 3)
-        self.fits = max(room // self.step, 1)
+        # The worst of each row has a column where there is room for it, or else where some stay out of sight.
+        every = self.step * len(self.names)
+        self.margin = len(self.names) > 2 and (every + WORST <= room or every > room)
+        self.fits = max((room - WORST * self.margin) // self.step, 1)
 
     def at(self, a: int, b: int) -> PairRecord | None:
         """The pair in a row and a column."""
@@ -150,6 +154,7 @@ class _Square:
             for n in columns:
                 text = self.tails[n][-height:].rjust(height)[y] if down else self.tails[n][-(self.step - 1) :]
                 parts.append((f"{text:>{self.step}}", "head" if b in (None, n) else "dim"))
+            parts += [("worst".rjust(WORST), "dim")] if self.margin and y == height - 1 else []
             lines.append(line(*parts))
         return lines
 
@@ -163,14 +168,32 @@ class _Square:
                     parts += [" " * (self.step - len(text)), (text, f"{style}+cursor")]
                 else:
                     parts.append((text.rjust(self.step), style))
+            if self.margin:
+                text, style = self._drawn(self._worst(self.at(a, n) for n in range(len(self.names))))
+                parts += [" " * (WORST - len(text)), (text, style)]
             lines.append(line(*parts, key=("pairs", self.found.groups[a])))
+        if len(self.names) > 2:
+            parts = [(fit("  worst", self.left), "dim")]
+            for n in self.columns(b):
+                text, style = self._drawn(self._worst(self.at(a, n) for a in range(len(self.names))))
+                parts += [" " * (self.step - len(text)), (text, style)]
+            lines.append(line(*parts))
         return lines
+
+    def _worst(self, found: Iterable[PairRecord | None]) -> PairRecord | None:
+        known = [pair for pair in found if pair is not None]
+        if self.scale is not None and (valued := [pair for pair in known if pair.value is not None]):
+            return max(valued, key=lambda pair: pairs.alarm(pair.value or 0.0, pair.unit))
+        return max(known, key=pairs.rank, default=None)
 
     def cell(self, a: int, b: int) -> tuple[str, str]:
         """What stands there, and its style."""
         pair = self.at(a, b)
         if a == b and len(self.found.groups[a]) == 1:
             return "=", "dim"
+        return self._drawn(pair)
+
+    def _drawn(self, pair: PairRecord | None) -> tuple[str, str]:
         if pair is None:
             return " ", ""
         if self.scale is not None and pair.value is not None:
