@@ -3,9 +3,17 @@
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
+from netdoctor.errors import InputError
+from netdoctor.factlines import decode
+from netdoctor.facts.base import Missing
+from netdoctor.facts.gpu import Gpu, GpuFacts
+from netdoctor.facts.rdma import HcaPort, RdmaFacts
 from netdoctor.report import describe, fmt, summary
+from netdoctor.report.kept import Live, Squeezed, as_facts, unpack
 from netdoctor.report.model import Report
+from netdoctor.store import from_saved
 from netdoctor.tui.lines import (
     LETTER_OF,
     STYLES,
@@ -58,11 +66,163 @@ def page(known: Known, cells: Cells, name: str, width: int, *, every: bool = Fal
         )
     if len(lines) > 2:
         lines.append(Line())
+    lines += [*hardware(known, name, width), Line()]
     facts = _facts(report, name, min(44, width - 2))
     checks = _checks(known, cells, row, width - 48 if width >= TWO_COLUMNS else width, every)
     if width >= TWO_COLUMNS:
         return lines + side_by_side(facts, checks, 44)
     return lines + checks + [Line()] + facts
+
+
+# GPUs and HCAs
+
+
+@lru_cache(8)
+def _hardware_of(known: Known, name: str) -> tuple[object, object]:
+    """What the report holds of a node's GPUs and RDMA devices: facts, or why they are missing; None for a
+    report without facts. Raises InputError for a damaged one."""
+    kept, groups = as_facts(known.report.facts), ("gpu", "rdma")
+    if not kept:
+        return None, None
+    if isinstance(kept, Live):
+        decoded = kept.store()
+        return decoded.get("gpu", name), decoded.get("rdma", name)
+    if isinstance(kept, Squeezed):
+        found = _line_of(kept, name)
+    else:
+        by_group = kept.plain().get("node") or {}
+        found = {group: by_group[group][name] for group in groups if name in by_group.get(group, {})}
+    gpu, rdma = (from_saved(group, found[group]) if group in found else None for group in groups)
+    return gpu, rdma
+
+
+def _line_of(kept: Squeezed, name: str) -> dict[str, Any]:
+    """The facts of one node among those of thousands: other lines are passed over undecoded."""
+    plain = name.isascii() and name.isprintable() and not {'"', "\\"}.intersection(name)
+    sign = f'"node":"{name}"'.encode() if plain else b""
+    for position, data in unpack(kept.packed("", "").facts, "its facts"):
+        if sign in data and (one := decode(data, position, unread=True)).node == name:
+            return dict(one.facts)
+    return {}
+
+
+def hardware(known: Known, name: str, width: int) -> list[Line]:
+    """The GPUs and the ports of RDMA devices of a node, those alike in one row."""
+    try:
+        gpu, rdma = _hardware_of(known, name)
+    except InputError as error:
+        return [line((" hardware  ", "label"), (f"unknown: {fmt.plain(str(error), 100)}", "dim"))]
+    if gpu is None and rdma is None:
+        return [line((" hardware  ", "label"), ("unknown: this report has no facts of it", "dim"))]
+    return [*_gpus(gpu, width), *_hcas(rdma, width)]
+
+
+def _unknown(label: str, found: object) -> list[Line]:
+    why = f": {fmt.plain(found.detail, 80)}" if isinstance(found, Missing) and found.detail else ""
+    return [line((f" {label:<10}", "label"), (f"unknown{why}", "dim"))]
+
+
+def _gpus(found: object, width: int) -> list[Line]:
+    if not isinstance(found, GpuFacts):
+        return _unknown("GPUs", found)
+    driver = fmt.plain(found.driver_version or found.kernel_driver or "unknown", 40)
+    if not found.devices:
+        said = fmt.plain(found.nvml_message or found.nvml.replace("_", " "), 100)
+        many = fmt.number(len(found.pci), "NVIDIA GPU")
+        text = (
+            f"{many} on the PCI bus, NVML lists none ({said})"
+            if found.pci
+            else "no NVIDIA GPU on the PCI bus"
+        )
+        return [line((" GPUs      ", "label"), (text, "dim"))]
+    alike: dict[tuple[str, ...], list[Gpu]] = {}
+    for one in found.devices:
+        alike.setdefault(_gpu(one), []).append(one)
+    rows = [
+        (_numbers([one.index for one in some]), *texts[:3], _temperatures(some), *texts[3:])
+        for texts, some in alike.items()
+    ]
+    remark = f"{len(found.devices)}   driver {driver}   CUDA {fmt.plain(found.cuda_driver or 'unknown', 20)}"
+    return [line((" GPUs      ", "label"), (remark, "dim")), *_table(rows, width)]
+
+
+def _gpu(one: Gpu) -> tuple[str, ...]:
+    """Model, memory, PCIe link and ECC errors of a GPU, and what it says is wrong."""
+    memory = fmt.fact("memory_bytes", one.memory_total_bytes) or "memory unknown"
+    lanes = f"x{one.pcie_width}" if one.pcie_width else "lanes unknown"
+    lanes += f" of x{one.pcie_width_most}" if one.pcie_width_most not in (None, one.pcie_width) else ""
+    link = f"PCIe {one.pcie_generation or '?'} {lanes}" if one.pcie_width else "PCIe unknown"
+    errors = "unknown" if one.ecc_uncorrected is None else fmt.number(one.ecc_uncorrected, "error")
+    ecc = "ECC off" if one.ecc_enabled is False else f"ECC {errors}"
+    return fmt.plain(one.name or "model unknown", 40), memory, link, ecc, fmt.plain(one.error or "", 60)
+
+
+def _temperatures(some: Sequence[Gpu]) -> str:
+    known = [one.temperature_c for one in some if one.temperature_c is not None]
+    if not known:
+        return "C unknown"
+    missing = f", {len(some) - len(known)} unknown" if len(known) < len(some) else ""
+    return f"{min(known)} C{missing}" if min(known) == max(known) else f"{min(known)}-{max(known)} C{missing}"
+
+
+def _numbers(found: Sequence[int]) -> str:
+    """0-3,5 of 0, 1, 2, 3 and 5."""
+    runs: list[list[int]] = []
+    for n in sorted(found):
+        if runs and n == runs[-1][-1] + 1:
+            runs[-1].append(n)
+        else:
+            runs.append([n])
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def _hcas(found: object, width: int) -> list[Line]:
+    if not isinstance(found, RdmaFacts):
+        return _unknown("HCAs", found)
+    unbound = fmt.number(len(found.unbound_pci), "card")
+    remark = f"{len(found.hcas) or 'none'}" + (
+        f"   {unbound} without an RDMA device" if found.unbound_pci else ""
+    )
+    rows = []
+    for hca in found.hcas:
+        netdevs = ", ".join(fmt.plain(name, 16) for name in hca.netdevs) or "no interface"
+        for port in hca.ports:
+            rows.append((fmt.plain(port.name, 24), *_port(port), netdevs, _gid(port)))
+        if not hca.ports:
+            rows.append((fmt.plain(hca.name, 24), "ports unknown", "", "", netdevs, ""))
+    return [line((" HCAs      ", "label"), (remark, "dim")), *_table(rows, width)]
+
+
+def _port(port: HcaPort) -> tuple[str, str, str]:
+    rate = f"{port.rate_gbit_s:g} Gbit/s" if port.rate_gbit_s is not None else "rate unknown"
+    return (
+        fmt.plain(port.state or "state unknown", 16),
+        rate,
+        fmt.plain(port.link_layer or "layer unknown", 16),
+    )
+
+
+def _gid(port: HcaPort) -> str:
+    """The GID that others are likely to use: of RoCE the last of version 2, else the first."""
+    of_v2 = [gid for gid in port.gids if "v2" in (gid.type or "")]
+    gid = of_v2[-1] if of_v2 else next(iter(port.gids), None)
+    return f"GID {gid.index} {fmt.plain(gid.gid, 40)}" if gid is not None else "GID unknown"
+
+
+def _table(rows: Sequence[tuple[str, ...]], width: int) -> list[Line]:
+    """Rows in columns; what does not fit into the width goes to the next line, whole."""
+    sizes = [max(map(width_of, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows[:MOST_GROUPS]:
+        text = "  "
+        for cell_, size in zip(row, sizes, strict=True):
+            if len(text) > 6 and width_of(text) + width_of(cell_) > width - 1:
+                lines.append(line(text.rstrip()))
+                text = "      "
+            text += fit(cell_, min(size, width - 7)) + "  " * (size > 0)
+        lines.append(line(text.rstrip()))
+    more = [line((f"   and {len(rows) - MOST_GROUPS} more", "dim"))] if len(rows) > MOST_GROUPS else []
+    return [*lines, *more]
 
 
 def _facts(report: Report, name: str, width: int) -> list[Line]:
