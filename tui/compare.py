@@ -5,7 +5,7 @@ from collections.abc import Hashable, Sequence
 from netdoctor.report import describe, fmt, summary
 from netdoctor.report.diff import Change, Diff
 from netdoctor.report.model import Cause, Report
-from netdoctor.tui.lines import STATUS_STYLES, Line, Span, fit, labelled, line, wrap
+from netdoctor.tui.lines import STATUS_STYLES, Line, Span, fit, labelled, line, width_of, wrap
 
 BESIDE_FROM = 106  # columns of the screen, of a window of 110 and its frame
 MOST = 200  # values, facts
@@ -146,7 +146,7 @@ def _changes_beside(
             sides.append((f"{word}: {text}" if text else word, STATUS_STYLES.get(status, "")))
         head = (label if n == 0 else "", "label")
         what = f"{fmt.plain(c.check, 40)}  {fmt.nodes_text(now, c.nodes, 40)}"
-        lines += _beside(head, (what, ""), *sides, width, ("changed", c.check, c.nodes[0]))
+        lines += _beside(head, (what, ""), sides[0], sides[1], width, ("changed", c.check, c.nodes[0]))
     return lines
 
 
@@ -155,34 +155,30 @@ def _when(report: Report) -> str:
 
 
 def _causes(label: str, style: str, items: Sequence[Cause], width: int) -> list[Line]:
-    return [
-        line(
-            (f" {label if n == 0 else '':<8}", "label"),
-            (
-                f"{summary.word(c.status):<8}",
-                STATUS_STYLES.get(c.status, "unknown") if style == "fail" else style,
-            ),
-            fit(describe.title(c), width - 20).rstrip(),
-            key=("cause-of", "before" if label in ("fixed", "open") else "now", c.fingerprint),
-        )
-        for n, c in enumerate(items)
-    ]
+    lines = []
+    for n, c in enumerate(items):
+        look = STATUS_STYLES.get(c.status, "unknown") if style == "fail" else style
+        head = [(f" {label if n == 0 else '':<8}", "label"), (f"{summary.word(c.status):<8}", look)]
+        first, *more = wrap(describe.title(c), width - 20)
+        key = ("cause-of", "before" if label in ("fixed", "open") else "now", c.fingerprint)
+        lines += [line(*head, first, key=key), *(line(" " * 17, piece) for piece in more[:2])]
+    return lines
 
 
 def _changes(label: str, items: Sequence[Change], report: Report, width: int) -> list[Line]:
-    return [
-        line(
-            (f" {label if n == 0 else '':<8}", "label"),
-            (fit(f"{c.before} -> {c.now}", 20), STATUS_STYLES.get(c.now, "")),
-            fit(
-                f"{fmt.plain(c.check, 40):<16} {fmt.nodes_text(report, c.nodes, 40):<14} "
-                f"{fmt.plain(c.summary, 200)}",
-                width - 31,
-            ).rstrip(),
-            key=("changed", c.check, c.nodes[0]),
-        )
-        for n, c in enumerate(items)
-    ]
+    lines = []
+    for n, c in enumerate(items):
+        what = f"{fmt.plain(c.check, 40):<16} {fmt.nodes_text(report, c.nodes, 40):<14}"
+        said, beside = fmt.plain(c.summary, 200), width - 31 - width_of(what)
+        more = [] if width_of(said) <= beside else wrap(said, width - 31)[:2]
+        change = (fit(f"{c.before} -> {c.now}", 20), STATUS_STYLES.get(c.now, ""))
+        head = [(f" {label if n == 0 else '':<8}", "label"), change]
+        text = fit(what if more else f"{what} {said}", width - 31).rstrip()
+        lines += [
+            line(*head, text, key=("changed", c.check, c.nodes[0])),
+            *(line(" " * 29, piece) for piece in more),
+        ]
+    return lines
 
 
 def _texts(label: str, texts: Sequence[str], width: int) -> list[Line]:

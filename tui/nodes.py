@@ -31,6 +31,7 @@ from netdoctor.tui.lines import (
 from netdoctor.tui.state import RANK, Cells, Known, worst
 
 MOST_GROUPS = 50
+NAMED_MOST = 20  # nodes
 
 
 def page(known: Known, cells: Cells, name: str, width: int, *, every: bool = False) -> list[Line]:
@@ -56,14 +57,10 @@ def page(known: Known, cells: Cells, name: str, width: int, *, every: bool = Fal
         Line(),
     ]
     for item in known.causes_of(name)[:8]:
-        lines.append(
-            line(
-                f" [{item.id}] ",
-                status_span(item.status),
-                f"  {fit(describe.title(item), width - 16).rstrip()}",
-                key=("cause", known.key_of(item)),
-            )
-        )
+        head, word = f" [{item.id}] ", status_span(item.status)
+        pieces = wrap(describe.title(item), width - width_of(head + word[0]) - 4)
+        lines.append(line(head, word, f"  {pieces[0]}", key=("cause", known.key_of(item))))
+        lines += [line(" " * width_of(head + word[0]) + f"  {piece}") for piece in pieces[1:3]]
     if len(lines) > 2:
         lines.append(Line())
     lines += [*hardware(known, name, width), Line()]
@@ -262,18 +259,32 @@ def _checks(known: Known, cells: Cells, row: int, width: int, every: bool) -> li
         if letter == "b":
             waits = known.cause_of(check, name)
             text = f"blocked by [{waits.id}]" if waits else text
-        lines.append(
-            line(
-                cell_span(letter),
-                f" {fit(fmt.plain(check, 60), 20)} ",
-                (fit(text, max(width - 26, 8)).rstrip(), "" if letter in "X!?" else "dim"),
-                key=("cell", check, name),
-            )
-        )
+        # What is wrong is read to its end.
+        style = "" if letter in "X!?" else "dim"
+        room = max(width - 26, 10)
+        pieces = [fit(text, room).rstrip()] if style else wrap(text, room)[:3]
+        head = f" {fit(fmt.plain(check, 60), 20)} "
+        lines.append(line(cell_span(letter), head, (pieces[0], style), key=("cell", check, name)))
+        lines += [line(" " * 25, (piece, style)) for piece in pieces[1:]]
     words = {".": "pass", "-": "do not apply"}
     for letter in (letter for letter in words if letter in quiet):
         lines.append(line(cell_span(letter), (f" {quiet[letter]} {words[letter]}   a shows them", "dim")))
     return lines
+
+
+def strip(known: Known, cells: Cells, width: int) -> list[Line]:
+    """Each node with the worst that it says, where nodes are few; else how many there are of each cause."""
+    if len(cells.nodes) > NAMED_MOST:
+        return [line(("  nodes", "label")), *groups(known, cells, width)]
+    lines, parts, used = [], [("  nodes ", "label")], 8
+    for at, name in enumerate(cells.nodes):
+        text = f" {fit(fmt.plain(name, 40), min(width_of(fmt.plain(name, 40)), 24))}  "
+        if used + 3 + width_of(text) > width and len(parts) > 1:
+            lines.append(line(*parts))
+            parts, used = [("        ", "")], 8
+        parts += [cell_span(worst(cells.row(at))), (text, "")]
+        used += 3 + width_of(text)
+    return [*lines, line(*parts)]
 
 
 @lru_cache(1)  # the same for each place of the cursor

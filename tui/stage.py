@@ -32,15 +32,22 @@ from netdoctor.tui.widgets import Bar, Page
 
 # Columns of a window from which on there is a second pane, and what the first one gets of them.
 SIDE_FROM, SIDE_FROM_OF_NODES = 110, 140
-LIST_LEAST, LIST_MOST = 46, 66
+LIST_LEAST, LIST_MOST, CAUSE_ROOM = 46, 72, 88
 SIDE, SIDE_LEAST = 54, 40
 FRAMES_FROM = 20  # lines of a window; fewer have none to spare for frames, or for the cell under the cursor
+ROOMY_FROM = 30  # lines of a window, to say something of the nodes below the causes
 # Of fixes that are no command for this shell.
 COPY_HINTS = {"look": "y copy inspect", "job": "y copy for job", "console": "y copy for console"}
 SPINNER = "|/-\\"
 BARS = ("head", "tabs", "panel", "detail", "status", "keys")
 # Screens that the small form has, and actions that lead to others.
 SMALL_VIEWS = ("causes", "cause", "evidence")
+# What actions on causes need some cause to have.
+CAUSE_ACTIONS: dict[str, Callable[[Cause], object]] = {
+    **dict.fromkeys(("copy-fix", "export"), lambda cause: cause.fixes),
+    **dict.fromkeys(("copy-all", "evidence"), lambda cause: True),
+    "copy-verify": lambda cause: cause.verify,
+}
 SCREEN_ACTIONS = ("matrix", "pairs", "node", "diff")
 
 
@@ -137,7 +144,7 @@ class Stage(App[None], inherit_bindings=False):
         if not self.framed or width < SIDE_FROM or (self.known is None and not turns):
             return 0
         if view == "causes" and self.known is not None and self.known.listed:
-            return width - min(max(width * 2 // 5, LIST_LEAST), LIST_MOST)
+            return width - min(max(width * 2 // 5, width - CAUSE_ROOM, LIST_LEAST), LIST_MOST)
         if turns:
             left = width - pages.MARGIN - 2
             wide, least = (left - turned.room(self.state.cells, title) for title in (turned.TITLE, 0))
@@ -385,7 +392,10 @@ class Stage(App[None], inherit_bindings=False):
             return nodes.page(known, self.state.cells, self.node, width, every=look.wide or bool(look.sought))
         if look.view == "diff":
             return self._diff_lines(report, width)
-        return pages.causes(self.state, known, width, self.clock(), small=self.small)
+        lines = pages.causes(self.state, known, width, self.clock(), small=self.small)
+        roomy = not self.small and self.size.height >= ROOMY_FROM and self.state.cells.nodes
+        gap = [] if lines and not lines[-1].text else [Line()]
+        return [*lines, *gap, *nodes.strip(known, self.state.cells, width)] if roomy else lines
 
     def _ways_out(self) -> list[str]:
         """The keys that help where there is no report."""
@@ -466,11 +476,21 @@ class Stage(App[None], inherit_bindings=False):
             lines = nodes.cell(known, self.state.cells, node, check, inner)
             title = f"{fmt.plain(check, 40)} on {fmt.plain(node, 60)}"
         elif item is not None:
-            lines, title = pages.cause(known, item, inner, brief=True), "what fixes it"
+            lines, title = self._whole_cause(known, item, inner), "what fixes it"
         elif node is not None:
             lines, title = nodes.page(known, self.state.cells, node, inner), fmt.plain(node, 60)
         self.side.show([replace(one, key=None) for one in lines], top=True)
         self.side.title(title, f"{fmt.number(self.side.below, 'more line')}" if self.side.below > 0 else "")
+
+    def _whole_cause(self, known: Known, item: Cause, width: int) -> list[Line]:
+        """A cause for the second pane: with undo and what was observed where there is room for them."""
+        height = self.side.size.height
+        lines = pages.cause(known, item, width)
+        if len(lines) > height:
+            return pages.cause(known, item, width, brief=True)
+        seen = pages.evidence(known, pages.results_of(known, item)[:20], width)
+        more = [Line(), line((" observed", "label")), *seen]
+        return [*lines, *more] if len(lines) + len(more) <= height else lines
 
     def draw_bars(self) -> None:
         width = self.size.width
@@ -499,7 +519,7 @@ class Stage(App[None], inherit_bindings=False):
         elif below:
             status = [line((below.rjust(width - 1), "dim")), *status]
         self.bars["status"].show(status)
-        self.bars["keys"].show(*frame.footer(self._mode(), self.allowed, width, self._hints()))
+        self.bars["keys"].show(*frame.footer(self._mode(), self._offered, width, self._hints()))
 
     def _title(self) -> str:
         """What the first pane shows."""
@@ -566,6 +586,14 @@ class Stage(App[None], inherit_bindings=False):
             "input": self.bad_input,
             "paths": bool(self.paths),
         }.get(action.needs, True)
+
+    def _offered(self, action: Action) -> bool:
+        """Whether the last line names an action: not what needs a cause, a fix or its proof where none is."""
+        needs = (
+            CAUSE_ACTIONS.get(action.id) if self.where.view == "causes" and self.known is not None else None
+        )
+        listed = self.known.listed if self.known is not None else ()
+        return self.allowed(action) and (needs is None or any(map(needs, listed)))
 
     def why_not(self, action: Action) -> str:
         if self.small and action.id in SCREEN_ACTIONS:
