@@ -300,7 +300,7 @@ def groups(known: Known, cells: Cells, width: int) -> list[Line]:
         mark = (f"[{item.id}] ", "dim")
         lines.append(line(cell_span(letter), f"{count:>5}  ", mark, (first, "head")))
         lines += [line(" " * 14, (piece, "head")) for piece in more[:2]]
-        lines += [line(" " * 14, (piece, "dim")) for piece in wrap(describe.title(item), width - 16)[:2]]
+        lines += [line(" " * 14, (piece, "dim")) for piece in wrap(describe.title(item), width - 16)[:4]]
     if len(known.listed) > MOST_GROUPS:
         lines.append(line((f"   and {len(known.listed) - MOST_GROUPS} more causes", "dim")))
     lines += [Line()] if lines else []

@@ -242,8 +242,10 @@ def _cause(known: Known, cause: Cause, width: int) -> list[Line]:
         remarks.append(f"blocks {fmt.number(cause.held, 'result')}")
     if cause.confidence not in ("certain", ""):
         remarks.append(fmt.plain(cause.confidence, 20))
-    pieces = wrap("  ".join(filter(None, remarks)), width - start - 1)
-    return [*lines, *(line(" " * start, (piece, "dim")) for piece in pieces[:2]), Line()]
+    text = "  ".join(filter(None, remarks))
+    under = start if width_of(text) < width - start else len(head)
+    pieces = wrap(text, width - under - 1)
+    return [*lines, *(line(" " * under, (piece, "dim")) for piece in pieces[:2]), Line()]
 
 
 def _families(known: Known, width: int) -> list[Line]:

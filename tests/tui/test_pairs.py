@@ -204,18 +204,30 @@ def test_many_nodes_that_are_all_different_are_some_rows_and_the_rest() -> None:
 
 def test_margins_have_the_worst_of_each_row_and_column() -> None:
     report = rich_report(4)
-    drawn = square.page(report, "net.ports", 78, row="gpu-a01").lines
+    drawn = square.page(report, "net.ports", 60, row="gpu-a01").lines
     assert drawn[1].text.split() == ["01", "02", "03", "04", "worst"]
     assert [one.text.split()[-1] for one in drawn[2:6]] == ["f", "f", ".", "f"]  # as a source
     assert drawn[6].text.split() == ["worst", ".", ".", "f", "."]  # as a destination
     assert drawn[6].key is None
-    turned = square.page(report, "net.ports", 78, transpose=True).lines
+    turned = square.page(report, "net.ports", 60, transpose=True).lines
     assert [one.text.split()[-1] for one in turned[2:6]] == [".", ".", "f", "."]
     assert turned[6].text.split() == ["worst", "f", "f", ".", "f"]
     rates = square.page(report, "bw.pair", 78, values=True).lines
     assert [one.text.split()[-1] for one in rates[2:6]] == ["38.60", "43.00", "39.90", "36.80"]
     assert rates[6].text.split() == ["worst", "36.80", "36.80", "36.80", "39.90"]
     assert {style for text, style in rates[6].spans if text.strip() == "36.80"} == {"heat0"}
+
+
+def test_names_are_whole_and_trouble_is_in_words_where_there_is_room() -> None:
+    report = rich_report(4)
+    drawn = square.page(report, "net.ports", 96, row="gpu-a01", column="gpu-a03").lines
+    assert drawn[1].text.split() == ["gpu-a01", "gpu-a02", "gpu-a03", "gpu-a04", "worst"]
+    assert drawn[2].text.split() == ["gpu-a01", "=", ".", "X", "filtered", ".", "X", "filtered"]
+    assert drawn[6].text.split() == ["worst", ".", ".", "X", "filtered", "."]
+    middle = drawn[1].text.index("gpu-a01") + 3
+    assert {one.text[middle - 1 : middle + 2].strip() for one in drawn[2:7]} == {"=", "."}
+    assert [text.strip() for text, style in drawn[2].spans if style.endswith("+cursor")] == ["X filtered"]
+    assert all(len(one.text) <= 96 for one in drawn)
 
 
 def test_the_worst_of_a_row_is_in_sight_though_its_column_is_not() -> None:
