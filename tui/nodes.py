@@ -287,7 +287,7 @@ def strip(known: Known, cells: Cells, width: int) -> list[Line]:
     return [*lines, line(*parts)]
 
 
-@lru_cache(1)  # the same for each place of the cursor
+@lru_cache(2)  # the same for each place of the cursor
 def groups(known: Known, cells: Cells, width: int) -> list[Line]:
     """The nodes of each cause, and of the others how many say what at the worst: what the overview shows."""
     others, lines = set(cells.nodes), []
@@ -304,7 +304,10 @@ def groups(known: Known, cells: Cells, width: int) -> list[Line]:
     if len(known.listed) > MOST_GROUPS:
         lines.append(line((f"   and {len(known.listed) - MOST_GROUPS} more causes", "dim")))
     lines += [Line()] if lines else []
-    worst_of = Counter(worst(cells.row(row)) for row, name in enumerate(cells.nodes) if name in others)
+    alike = Counter(cells.row(row) for row, name in enumerate(cells.nodes) if name in others)
+    worst_of: Counter[str] = Counter()
+    for letters, count in alike.items():
+        worst_of[worst(letters)] += count
     for letter, count in sorted(worst_of.items(), key=lambda one: -RANK.get(one[0], 0)):
         text = f"without a cause, {summary.word(summary.LETTERS.get(letter, 'unknown'))}"
         lines.append(line(cell_span(letter), f"{count:>5}  ", (text, "dim")))

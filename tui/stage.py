@@ -35,7 +35,7 @@ SIDE_FROM, SIDE_FROM_OF_NODES = 110, 140
 LIST_LEAST, LIST_MOST, CAUSE_ROOM = 46, 72, 88
 SIDE, SIDE_LEAST = 54, 40
 FRAMES_FROM = 20  # lines of a window; fewer have none to spare for frames, or for the cell under the cursor
-ROOMY_FROM = 30  # lines of a window, to say something of the nodes below the causes
+ROOMY_FROM = (30, 40)  # lines of a window, to say something of nodes below the causes: few, and many
 # Of fixes that are no command for this shell.
 COPY_HINTS = {"look": "y copy inspect", "job": "y copy for job", "console": "y copy for console"}
 SPINNER = "|/-\\"
@@ -393,7 +393,8 @@ class Stage(App[None], inherit_bindings=False):
         if look.view == "diff":
             return self._diff_lines(report, width)
         lines = pages.causes(self.state, known, width, self.clock(), small=self.small)
-        roomy = not self.small and self.size.height >= ROOMY_FROM and self.state.cells.nodes
+        least = ROOMY_FROM[len(self.state.cells.nodes) > nodes.NAMED_MOST]
+        roomy = not self.small and self.size.height >= least and self.state.cells.nodes
         gap = [] if lines and not lines[-1].text else [Line()]
         return [*lines, *gap, *nodes.strip(known, self.state.cells, width)] if roomy else lines
 

@@ -66,8 +66,10 @@ class Turned:
 
 def fits(cells: Cells, width: int) -> bool:
     """Whether all nodes have a column beside the names of the checks."""
-    least = max((min(width_of(name), CELL_LEAST) for name in cells.nodes), default=0) + 1
-    return 0 < len(cells.nodes) <= NODES_MOST and ROOM_LEAST + least * len(cells.nodes) + REFS <= width
+    if not 0 < len(cells.nodes) <= NODES_MOST:
+        return False
+    least = max(min(width_of(name), CELL_LEAST) for name in cells.nodes) + 1
+    return ROOM_LEAST + least * len(cells.nodes) + REFS <= width
 
 
 def room(cells: Cells, title: int = 0) -> int:
