@@ -29,11 +29,11 @@ def page(found: Diff, before: Report, now: Report, width: int, *, changes_only: 
     wide = width >= BESIDE_FROM
     if wide and not (found.empty and changes_only):
         lines.append(
-            _beside(
-                ("", ""), ("", ""), (f"before {_when(before)}", "dim"), (f"now {_when(now)}", "dim"), width
-            )[0]
+            _row(("", ""), ("", ""), (f"before {_when(before)}", "dim"), (f"now {_when(now)}", "dim"), width)[
+                0
+            ]
         )
-    causes = _causes_beside if wide else _causes
+    causes = _cause_rows if wide else _causes
     lines += causes("new", "fail", found.new, width)
     lines += causes("fixed", "good", found.healed, width)
     lines += causes("open", "dim", found.open, width)
@@ -41,7 +41,7 @@ def page(found: Diff, before: Report, now: Report, width: int, *, changes_only: 
         lines += causes("still", "dim", found.same, width)
     for label, changes in (("worse", found.worse), ("better", found.better), ("other", found.other)):
         if wide:
-            lines += _changes_beside(label, changes, before, now, width)
+            lines += _change_rows(label, changes, before, now, width)
         else:
             lines += _changes(label, changes, now, width)
     lines += _values(found, now, width)
@@ -95,12 +95,12 @@ def _values(found: Diff, now: Report, width: int) -> list[Line]:
             continue
         for n, (what, was, is_) in enumerate(rows[:MOST]):
             head = (label if n == 0 else "", "label")
-            lines += _beside(head, (what, ""), (was, ""), (is_, ""), width)
+            lines += _row(head, (what, ""), (was, ""), (is_, ""), width)
         lines += [line((f"         and {len(rows) - MOST} more", "dim"))] if len(rows) > MOST else []
     return lines
 
 
-def _beside(
+def _row(
     label: Span, what: Span, was: Span, is_: Span, width: int, key: Hashable = None, pieces: int = 3
 ) -> list[Line]:
     """A change: what it is about, what was, and what is, each in as many lines as it takes."""
@@ -117,36 +117,34 @@ def _beside(
     return lines
 
 
-def _causes_beside(label: str, style: str, items: Sequence[Cause], width: int) -> list[Line]:
+def _cause_rows(label: str, style: str, items: Sequence[Cause], width: int) -> list[Line]:
     lines = []
     for n, c in enumerate(items):
-        there = (summary.word(c.status), STATUS_STYLES.get(c.status, "unknown"))
-        was = there if label != "new" else ("not there", "dim")
-        is_ = {"fixed": ("fixed", "good"), "open": ("not found again", "unknown")}.get(label, there)
+        status = (summary.word(c.status), STATUS_STYLES.get(c.status, "unknown"))
+        was = status if label != "new" else ("not there", "dim")
+        is_ = {"fixed": ("fixed", "good"), "open": ("not found again", "unknown")}.get(label, status)
         key = ("cause-of", "before" if label in ("fixed", "open") else "now", c.fingerprint)
         head = (label if n == 0 else "", style if style != "fail" else "bad")
-        lines += _beside(head, (describe.title(c), "head"), was, is_, width, key)
+        lines += _row(head, (describe.title(c), "head"), was, is_, width, key)
     return lines
 
 
-def _changes_beside(
-    label: str, items: Sequence[Change], before: Report, now: Report, width: int
-) -> list[Line]:
+def _change_rows(label: str, items: Sequence[Change], before: Report, now: Report, width: int) -> list[Line]:
     lines: list[Line] = []
-    said = (
+    summaries = (
         [{(r.check, r.target): r.summary for r in report.results} for report in (before, now)]
         if items
         else []
     )
     for n, c in enumerate(items):
         sides = []
-        for status, results in zip((c.before, c.now), said, strict=True):
+        for status, results in zip((c.before, c.now), summaries, strict=True):
             text = fmt.plain(results.get((c.check, c.nodes[0])) or "", 200)
             word = summary.word(status)
             sides.append((f"{word}: {text}" if text else word, STATUS_STYLES.get(status, "")))
         head = (label if n == 0 else "", "label")
         what = f"{fmt.plain(c.check, 40)}  {fmt.nodes_text(now, c.nodes, 40)}"
-        lines += _beside(head, (what, ""), sides[0], sides[1], width, ("changed", c.check, c.nodes[0]))
+        lines += _row(head, (what, ""), sides[0], sides[1], width, ("changed", c.check, c.nodes[0]))
     return lines
 
 
@@ -169,11 +167,11 @@ def _changes(label: str, items: Sequence[Change], report: Report, width: int) ->
     lines = []
     for n, c in enumerate(items):
         what = f"{fmt.plain(c.check, 40):<16} {fmt.nodes_text(report, c.nodes, 40):<14}"
-        said, beside = fmt.plain(c.summary, 200), width - 31 - width_of(what)
-        more = [] if width_of(said) <= beside else wrap(said, width - 31)[:2]
+        text_, space = fmt.plain(c.summary, 200), width - 31 - width_of(what)
+        more = [] if width_of(text_) <= space else wrap(text_, width - 31)[:2]
         change = (fit(f"{c.before} -> {c.now}", 20), STATUS_STYLES.get(c.now, ""))
         head = [(f" {label if n == 0 else '':<8}", "label"), change]
-        text = fit(what if more else f"{what} {said}", width - 31).rstrip()
+        text = fit(what if more else f"{what} {text_}", width - 31).rstrip()
         lines += [
             line(*head, text, key=("changed", c.check, c.nodes[0])),
             *(line(" " * 29, piece) for piece in more),

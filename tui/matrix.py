@@ -63,7 +63,7 @@ class MatrixView(Pane, can_focus=True, inherit_bindings=False):
         self._strips: dict[int, Strip] = {}
         self._dull: frozenset[int] = frozenset()
         self._telling: tuple[int, ...] | None = None
-        self._shown: list[
+        self._overview_lines: list[
             tuple[int, int]
         ] = []  # of the overview: where each line begins and ends in the order
 
@@ -152,7 +152,7 @@ class MatrixView(Pane, can_focus=True, inherit_bindings=False):
         )
         if self.zoom == "overview":
             self._fold()
-            self.virtual_size = Size(width, len(self._shown) + 2)
+            self.virtual_size = Size(width, len(self._overview_lines) + 2)
         else:
             self.virtual_size = Size(max(self.layout_plan.width, width), len(self.rows) + HEAD)
 
@@ -283,7 +283,7 @@ class MatrixView(Pane, can_focus=True, inherit_bindings=False):
     def _into_view(self) -> None:
         line = self.line
         if self.zoom == "overview":
-            line, room = self._place(line), self.size.height - 1
+            line, room = self._line_with(line), self.size.height - 1
         else:
             room = self.size.height - HEAD
         top = round(self.scroll_y)
@@ -438,42 +438,42 @@ class MatrixView(Pane, can_focus=True, inherit_bindings=False):
         is wrong are one line where they follow each other."""
         across, order = self._across(), self.rows.order
         every = range(0, len(order), across)
-        self._shown = [(first, min(first + across, len(order))) for first in every]
+        self._overview_lines = [(first, min(first + across, len(order))) for first in every]
         chosen = self.wide or self.rows.columns is not None
         if chosen or len(every) < self.size.height or b" " in self.cells.cells:  # which has yet to be told
             return
-        quiet = [self._is_quiet(order[first:last]) for first, last in self._shown]
-        shown: list[tuple[int, int]] = []
+        quiet = [self._is_quiet(order[first:last]) for first, last in self._overview_lines]
+        lines: list[tuple[int, int]] = []
         for is_quiet, run in groupby(range(len(quiet)), key=lambda n: quiet[n]):
-            rows = [self._shown[n] for n in run]
-            shown += [(rows[0][0], rows[-1][1])] if is_quiet else rows
-        self._shown = shown
+            rows = [self._overview_lines[n] for n in run]
+            lines += [(rows[0][0], rows[-1][1])] if is_quiet else rows
+        self._overview_lines = lines
 
     def _is_quiet(self, nodes: Sequence[int]) -> bool:
         """Whether these nodes pass, and say nothing but that and that something does not apply."""
         if self._colour is not None:
             return all(self.overview_letter(node) == "." for node in nodes)
-        told = (letters_of(self.cells, node, self._telling) for node in nodes)
-        return all(b"." in letters and not letters.translate(None, b".-") for letters in told)
+        letters_ = (letters_of(self.cells, node, self._telling) for node in nodes)
+        return all(b"." in letters and not letters.translate(None, b".-") for letters in letters_)
 
-    def _place(self, line: int) -> int:
+    def _line_with(self, line: int) -> int:
         """The line of the overview in which a node is drawn."""
-        return max(bisect_right(self._shown, (line, len(self.rows.order) + 1)) - 1, 0)
+        return max(bisect_right(self._overview_lines, (line, len(self.rows.order) + 1)) - 1, 0)
 
     def _overview_place(self, line: int) -> int:
         """The same, among those in sight."""
-        return self._place(line) + 1 - round(self.scroll_y)
+        return self._line_with(line) + 1 - round(self.scroll_y)
 
     def _beyond(self, line: int, dx: int, dy: int) -> int:
         """The node that is so far to the right and below; a line of folded rows is one step each way."""
-        y = self._place(line)
-        first, last = self._shown[y]
+        y = self._line_with(line)
+        first, last = self._overview_lines[y]
         across = self._across()
         if dx:
             folded = last - first > across
             return (last if dx > 0 else first - 1) if folded else line + dx
-        goal = min(max(y + dy, 0), len(self._shown) - 1)
-        start, end = self._shown[goal]
+        goal = min(max(y + dy, 0), len(self._overview_lines) - 1)
+        start, end = self._overview_lines[goal]
         if goal == y:
             return end - 1 if dy > 0 else start
         return start if end - start > across else min(start + line % across, end - 1)
@@ -484,10 +484,10 @@ class MatrixView(Pane, can_focus=True, inherit_bindings=False):
         if y == 0:
             marks = "".join(f"{f'+{b * BLOCK}' if b else '':<{BLOCK + 1}}" for b in range(across // BLOCK))
             return Strip([Segment(fit(" " * self._stub + marks, width), base + known["dim"])])
-        place = y - 1 + round(self.scroll_y)
-        if place >= len(self._shown):
+        index = y - 1 + round(self.scroll_y)
+        if index >= len(self._overview_lines):
             return Strip.blank(width, base)
-        first, last = self._shown[place]
+        first, last = self._overview_lines[index]
         name = fmt.plain(self.cells.nodes[self.rows.order[first]], 200)
         segments = [Segment(inert(f" {fit(name, self._stub - 2)} "), base + known["dim"])]
         if last - first > across:
@@ -522,9 +522,9 @@ class MatrixView(Pane, can_focus=True, inherit_bindings=False):
         if self.zoom == "overview":
             n = point.x - self._stub
             n -= n // (BLOCK + 1)
-            place = point.y - 1 + round(self.scroll_y)
-            if point.y > 0 and 0 <= place < len(self._shown):
-                first, last = self._shown[place]
+            index = point.y - 1 + round(self.scroll_y)
+            if point.y > 0 and 0 <= index < len(self._overview_lines):
+                first, last = self._overview_lines[index]
                 position = first if last - first > self._across() else first + n
                 if n >= 0 and first <= position < last:
                     self._clicked(self.rows.order[position], self.column, event)

@@ -78,26 +78,27 @@ def page(known: Known, cells: Cells, name: str, width: int, *, every: bool = Fal
 def _hardware_of(known: Known, name: str) -> tuple[object, object]:
     """What the report holds of a node's GPUs and RDMA devices: facts, or why they are missing; None for a
     report without facts. Raises InputError for a damaged one."""
-    kept, groups = as_facts(known.report.facts), ("gpu", "rdma")
-    if not kept:
+    store, groups = as_facts(known.report.facts), ("gpu", "rdma")
+    if not store:
         return None, None
-    if isinstance(kept, Live):
-        decoded = kept.store()
+    if isinstance(store, Live):
+        decoded = store.store()
         return decoded.get("gpu", name), decoded.get("rdma", name)
-    if isinstance(kept, Squeezed):
-        found = _line_of(kept, name)
+    if isinstance(store, Squeezed):
+        found = _line_of(store, name)
     else:
-        by_group = kept.plain().get("node") or {}
-        found = {group: by_group[group][name] for group in groups if name in by_group.get(group, {})}
+        every = store.plain().get("node")
+        by_node = {group: every.get(group) for group in groups} if isinstance(every, dict) else {}
+        found = {g: facts[name] for g, facts in by_node.items() if isinstance(facts, dict) and name in facts}
     gpu, rdma = (from_saved(group, found[group]) if group in found else None for group in groups)
     return gpu, rdma
 
 
-def _line_of(kept: Squeezed, name: str) -> dict[str, Any]:
+def _line_of(store: Squeezed, name: str) -> dict[str, Any]:
     """The facts of one node among those of thousands: other lines are passed over undecoded."""
     plain = name.isascii() and name.isprintable() and not {'"', "\\"}.intersection(name)
     sign = f'"node":"{name}"'.encode() if plain else b""
-    for position, data in unpack(kept.packed("", "").facts, "its facts"):
+    for position, data in unpack(store.packed("", "").facts, "its facts"):
         if sign in data and (one := decode(data, position, unread=True)).node == name:
             return dict(one.facts)
     return {}
@@ -124,20 +125,20 @@ def _gpus(found: object, width: int) -> list[Line]:
         return _unknown("GPUs", found)
     driver = fmt.plain(found.driver_version or found.kernel_driver or "unknown", 40)
     if not found.devices:
-        said = fmt.plain(found.nvml_message or found.nvml.replace("_", " "), 100)
+        text_ = fmt.plain(found.nvml_message or found.nvml.replace("_", " "), 100)
         many = fmt.number(len(found.pci), "NVIDIA GPU")
         text = (
-            f"{many} on the PCI bus, NVML lists none ({said})"
+            f"{many} on the PCI bus, NVML lists none ({text_})"
             if found.pci
             else "no NVIDIA GPU on the PCI bus"
         )
         return [line((" GPUs      ", "label"), (text, "dim"))]
-    alike: dict[tuple[str, ...], list[Gpu]] = {}
+    same: dict[tuple[str, ...], list[Gpu]] = {}
     for one in found.devices:
-        alike.setdefault(_gpu(one), []).append(one)
+        same.setdefault(_gpu(one), []).append(one)
     rows = [
         (_numbers([one.index for one in some]), *texts[:3], _temperatures(some), *texts[3:])
-        for texts, some in alike.items()
+        for texts, some in same.items()
     ]
     remark = f"{len(found.devices)}   driver {driver}   CUDA {fmt.plain(found.cuda_driver or 'unknown', 20)}"
     return [line((" GPUs      ", "label"), (remark, "dim")), *_table(rows, width)]
@@ -304,9 +305,9 @@ def groups(known: Known, cells: Cells, width: int) -> list[Line]:
     if len(known.listed) > MOST_GROUPS:
         lines.append(line((f"   and {len(known.listed) - MOST_GROUPS} more causes", "dim")))
     lines += [Line()] if lines else []
-    alike = Counter(cells.row(row) for row, name in enumerate(cells.nodes) if name in others)
+    same = Counter(cells.row(row) for row, name in enumerate(cells.nodes) if name in others)
     worst_of: Counter[str] = Counter()
-    for letters, count in alike.items():
+    for letters, count in same.items():
         worst_of[worst(letters)] += count
     for letter, count in sorted(worst_of.items(), key=lambda one: -RANK.get(one[0], 0)):
         text = f"without a cause, {summary.word(summary.LETTERS.get(letter, 'unknown'))}"
@@ -364,16 +365,16 @@ def _counts(cells: Cells, at: int, checks: Sequence[str] = ()) -> str:
 
 
 def under_cursor(
-    known: Known | None, cells: Cells, node: str, check: str | None, width: int, *, of: Sequence[str] = ()
+    known: Known | None, cells: Cells, node: str, check: str | None, width: int, *, group: Sequence[str] = ()
 ) -> list[Line]:
     """Three lines about the cell under the cursor, spelled out; without a check about the node.
 
-    of: the checks that then are counted, none for all.
+    group: the checks that then are counted, none for all.
     """
     row = cells.nodes.index(node)
     name = fmt.plain(node, 60)
     if check is None:
-        return [line(f" {name}   {_counts(cells, row, of)}"), Line(), Line()]
+        return [line(f" {name}   {_counts(cells, row, group)}"), Line(), Line()]
     letter = cells.letter(row, cells.checks.index(check))
     status = summary.LETTERS.get(letter, "")
     word = summary.word(status) if status else {"~": "running", " ": "not yet"}.get(letter, "")

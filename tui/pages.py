@@ -371,8 +371,8 @@ def _scope(known: Known, item: Cause, width: int) -> list[Line]:
         lines.append(line((" decided by  ", "label"), fmt.plain(", ".join(item.checks) or "no check", 200)))
         return lines
     evidence = sum(len(r.evidence) for r in results_of(known, item))
-    kept = (fmt.number(evidence, "item"), "  (e opens)") if evidence else ("none kept", "")
-    lines.append(line((" evidence    ", "label"), kept[0], (kept[1], "dim")))
+    items, hint = (fmt.number(evidence, "item"), "  (e opens)") if evidence else ("none kept", "")
+    lines.append(line((" evidence    ", "label"), items, (hint, "dim")))
     return lines
 
 

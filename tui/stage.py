@@ -323,7 +323,7 @@ class Stage(App[None], inherit_bindings=False):
             )
             if look.cursor is None or not found.rows:
                 break
-            cursor = found.kept(self.turned, look.cursor) or look.cursor
+            cursor = found.keep(self.turned, look.cursor) or look.cursor
             if cursor == look.cursor and found.row_of(cursor.check):
                 break
             self.matrix.put(cursor if found.row_of(cursor.check) else found.near(cursor, "", 1))
@@ -455,7 +455,7 @@ class Stage(App[None], inherit_bindings=False):
         lines = [frame.legend(self.state, self.where, self.matrix.rows, width)]
         if self.framed and (not self.side_width or self.where.zoom == "overview"):
             check = None if len(self.row_here) > 1 else self.check_here
-            lines += nodes.under_cursor(self.known, cells, node, check, width, of=self.row_here)
+            lines += nodes.under_cursor(self.known, cells, node, check, width, group=self.row_here)
         self.bars["detail"].show(lines)
 
     def draw_side(self) -> None:
@@ -489,8 +489,8 @@ class Stage(App[None], inherit_bindings=False):
         lines = pages.cause(known, item, width)
         if len(lines) > height:
             return pages.cause(known, item, width, brief=True)
-        seen = pages.evidence(known, pages.results_of(known, item)[:20], width)
-        more = [Line(), line((" observed", "label")), *seen]
+        results = pages.evidence(known, pages.results_of(known, item)[:20], width)
+        more = [Line(), line((" observed", "label")), *results]
         return [*lines, *more] if len(lines) + len(more) <= height else lines
 
     def draw_bars(self) -> None:

@@ -48,7 +48,7 @@ class Turned:
         column = min(max(column + {"left": -1, "right": 1}.get(way, 0), 0), len(self.nodes) - 1)
         return Spot(self.rows[row][0], self.nodes[column])
 
-    def kept(self, before: "Turned | None", cursor: Spot | None) -> Spot | None:
+    def keep(self, before: "Turned | None", cursor: Spot | None) -> Spot | None:
         """Where a cursor belongs that stood on a family's row before a check of it got a row of its own."""
         if before is None or cursor is None or cursor != before.cursor:
             return cursor
@@ -104,11 +104,11 @@ def page(
     families = dict.fromkeys(cells.families[c] for c in (checks if known is not None else columns))
     lines, stops = [table.head(marks)], []
     for name in families:
-        own, rest = ([c for c in some if cells.families[c] == name] for some in (checks, others))
+        single, rest = ([c for c in some if cells.families[c] == name] for some in (checks, others))
         if known is None and rest:
             lines.append(table.family(name, [c for c in columns if cells.families[c] == name], rest))
             stops.append(tuple(cells.checks[c] for c in rest))
-        for n, c in enumerate(own):
+        for n, c in enumerate(single):
             lines.append(table.row(c, busy, first=n == 0 and not (known is None and rest)))
             stops.append((cells.checks[c],))
     if known is not None:

@@ -147,8 +147,8 @@ def test_the_cursor_goes_over_folded_rows_and_is_never_lost() -> None:
     seen: list[tuple[str, bool]] = []
 
     def look(app: NetdoctorApp, pilot: object) -> None:
-        line = app.matrix._place(app.matrix.line)
-        first, last = app.matrix._shown[line]
+        line = app.matrix._line_with(app.matrix.line)
+        first, last = app.matrix._overview_lines[line]
         seen.append((str(app.node), last - first > app.matrix._across()))
         assert first <= app.matrix.line < last
 

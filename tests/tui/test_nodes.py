@@ -82,6 +82,12 @@ def test_damaged_facts_are_said_and_do_not_end_the_screens() -> None:
     assert any("unknown: its facts" in line for line in drive(application(report), (100, 30), "2", "4"))
 
 
+@pytest.mark.parametrize("facts", [{"node": [1]}, {"node": {"gpu": 3, "rdma": ["gpu-a01"]}}, {"other": {}}])
+def test_facts_of_another_shape_are_unknown(facts: dict[str, object]) -> None:
+    report = dataclasses.replace(rich_report(), facts=facts)
+    assert hardware(report) == [" hardware  unknown: this report has no facts of it"]
+
+
 def test_texts_of_a_node_steer_no_terminal_and_no_row_is_cut() -> None:
     report = of(
         GpuFacts(nvml="ok", devices=(Gpu(index=0, name="H100\x1b[2J\u202e", error="x" * 300),)),
