@@ -177,7 +177,9 @@ def _no_cause(state: State, known: Known, width: int) -> list[Line]:
     lines += [line(" " * (len(verdict) + 6), piece) for piece in more]
     lines.append(Line())
     if report.verdict.state == "ready":
-        lines.append(line("   nothing to fix.   ", (_best_numbers(report), "dim")))
+        first, *more = wrap(_best_numbers(report), width - 22)
+        lines.append(line("   nothing to fix.   ", (first, "dim")))
+        lines += [line(" " * 20, (piece, "dim")) for piece in more]
         lines += [Line(), line("   2  see the full matrix", key=("screen", "matrix"))]
         if report.measures or report.pairs:
             lines.append(line("   3  see pairs and bandwidth", key=("screen", "pairs")))
@@ -266,6 +268,15 @@ def _families(known: Known, width: int) -> list[Line]:
         lines.append(line("  ", word, head, (pieces[0], "dim"), key=("family", row.family)))
         lines += [line(" " * 27, (piece, "dim")) for piece in pieces[1:4]]
     return lines
+
+
+def _items(text: str, width: int) -> list[str]:
+    """A list in lines that break between its items."""
+    joined = ", ".join(item.replace(" ", "\xa0") for item in text.split(", "))
+    pieces = (
+        wrap(joined, width) if all(width_of(item) < width for item in text.split(", ")) else wrap(text, width)
+    )
+    return [piece.replace("\xa0", " ") for piece in pieces]
 
 
 def family(known: Known, cells: Cells, name: str, width: int) -> list[Line]:

@@ -489,9 +489,16 @@ class Stage(App[None], inherit_bindings=False):
         lines = pages.cause(known, item, width)
         if len(lines) > height:
             return pages.cause(known, item, width, brief=True)
-        results = pages.evidence(known, pages.results_of(known, item)[:20], width)
-        more = [Line(), line((" observed", "label")), *results]
-        return [*lines, *more] if len(lines) + len(more) <= height else lines
+        results, more = pages.results_of(known, item), [Line(), line((" observed", "label"))]
+        for number, result in enumerate(results):
+            one = pages.evidence(known, [result], width)
+            if len(lines) + len(more) + len(one) >= height:
+                more.append(
+                    line((f" and {fmt.number(len(results) - number, 'more result')} (e opens)", "dim"))
+                )
+                break
+            more += one
+        return [*lines, *more] if len(more) > 3 and len(lines) + len(more) <= height else lines
 
     def draw_bars(self) -> None:
         width = self.size.width

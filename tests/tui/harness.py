@@ -249,6 +249,8 @@ def unreachable(nodes: int = 4) -> Report:
             Result(check="ssh.login", target=n, status="fail", summary="refused", cause=1) for n in names
         ),
         families=(),
+        healthy_nodes=(),
+        unhealthy_nodes=names,
     )  # fmt: skip
 
 

@@ -144,6 +144,19 @@ def test_each_node_stands_below_the_causes_where_there_are_lines_for_it() -> Non
     assert not any(line.strip("| ").startswith("nodes ") for line in small)
 
 
+def test_a_list_of_versions_breaks_between_its_items() -> None:
+    lines = drive(application(rich_report()), (160, 45))
+    assert any("Python 3.11.9" in line for line in lines)
+    healthy = "\n".join(drive(application(rich_report(state="ready")), (80, 24)))
+    assert "(gpu-a04 -> gpu-a01)" in " ".join(healthy.replace("|", " ").split())
+
+
+def test_the_second_pane_says_how_many_more_results_there_are() -> None:
+    report = unreachable(40)
+    lines = drive(application(report), (160, 45))
+    assert any("more results (e opens)" in line for line in lines)
+
+
 def test_the_second_pane_has_what_was_observed_where_there_is_room() -> None:
     screen = "\n".join(drive(application(rich_report()), (160, 45)))
     assert "observed" in screen
