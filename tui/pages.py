@@ -260,9 +260,8 @@ def _families(known: Known, width: int) -> list[Line]:
         who, remark = fmt.plain(who, 300), fmt.plain(remark, 300)
         text = f"{who:<16} {remark}" if remark else who
         room = max(width - 28, 10)
-        pieces = (
-            [text] if width_of(text) <= room else [p for some in (who, remark) for p in wrap(some, room) if p]
-        )
+        whole = (text,) if width_of(text) <= room else (who, remark)
+        pieces = [piece for some in whole for piece in _items(some, room) if piece] or [""]
         head = f"{families.label(row.family):<11}{row.checks:>3}   "
         word = status_span(status, f"{summary.word(status):<8}")
         lines.append(line("  ", word, head, (pieces[0], "dim"), key=("family", row.family)))
@@ -272,10 +271,9 @@ def _families(known: Known, width: int) -> list[Line]:
 
 def _items(text: str, width: int) -> list[str]:
     """A list in lines that break between its items."""
-    joined = ", ".join(item.replace(" ", "\xa0") for item in text.split(", "))
-    pieces = (
-        wrap(joined, width) if all(width_of(item) < width for item in text.split(", ")) else wrap(text, width)
-    )
+    items = text.split(", ")
+    whole = all(width_of(item) < width for item in items)
+    pieces = wrap(", ".join(item.replace(" ", "\xa0") for item in items) if whole else text, width)
     return [piece.replace("\xa0", " ") for piece in pieces]
 
 
