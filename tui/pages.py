@@ -260,8 +260,8 @@ def _families(known: Known, width: int) -> list[Line]:
         who, remark = fmt.plain(who, 300), fmt.plain(remark, 300)
         text = f"{who:<16} {remark}" if remark else who
         room = max(width - 28, 10)
-        whole = (text,) if width_of(text) <= room else (who, remark)
-        pieces = [piece for some in whole for piece in _items(some, room) if piece] or [""]
+        texts = (text,) if width_of(text) <= room else (who, remark)
+        pieces = [piece for some in texts for piece in _items(some, room) if piece] or [""]
         head = f"{families.label(row.family):<11}{row.checks:>3}   "
         word = status_span(status, f"{summary.word(status):<8}")
         lines.append(line("  ", word, head, (pieces[0], "dim"), key=("family", row.family)))
@@ -272,8 +272,8 @@ def _families(known: Known, width: int) -> list[Line]:
 def _items(text: str, width: int) -> list[str]:
     """A list in lines that break between its items."""
     items = text.split(", ")
-    whole = all(width_of(item) < width for item in items)
-    pieces = wrap(", ".join(item.replace(" ", "\xa0") for item in items) if whole else text, width)
+    fits = all(width_of(item) < width for item in items)
+    pieces = wrap(", ".join(item.replace(" ", "\xa0") for item in items) if fits else text, width)
     return [piece.replace("\xa0", " ") for piece in pieces]
 
 
