@@ -101,8 +101,16 @@ SLOW = Cause(
     confidence="certain",
     seen=("pairs with them reach 11.8 to 12.4 GB/s, all others 45.1 to 46.3 GB/s",),
 )
+READY = harness.rich_report(state="ready")
+ALIKE = {"status": "pass", "class_": "ok", "value": 46.1}
 CLUSTERS = {
-    "healthy": harness.rich_report(state="ready"),
+    # In the report's own words, and with no pair that is slow.
+    "healthy": replace(
+        READY,
+        verdict=replace(READY.verdict, headline=""),
+        pairs=tuple(replace(p, **ALIKE) if p.value else p for p in READY.pairs),
+        notes=(),
+    ),
     "three-faults": harness.rich_report(),
     "all-dead": harness.unreachable(),
     "one-dead-of-1000": one_cause([436], "X", DEAD, alone=True),

@@ -28,7 +28,7 @@ from netdoctor.report.model import Report
 from netdoctor.report.moved import moved
 from netdoctor.report.save import LAST, load
 from netdoctor.tui.app import NetdoctorApp
-from netdoctor.tui.events import Phase
+from netdoctor.tui.events import Event, NodeDone, Phase
 from netdoctor.tui.state import State, fold, opened
 from tests.report.browser import Browser, find
 from tests.report.test_html import with_rates
@@ -50,7 +50,7 @@ SHOTS: dict[str, tuple[Report, Size, Sequence[str]]] = {
     "pairs": (harness.rich_report(32), SMALL, ["3"]),
     "heat": (harness.rich_report(8), WINDOW, ["3", "tab", "v"]),
     "bandwidth": (harness.rich_report(), WINDOW, ["3", "tab", "tab"]),
-    "node": (harness.rich_report(), WINDOW, ["2", "4"]),
+    "node": (harness.with_hardware(harness.rich_report()), WINDOW, ["2", "4"]),
 }
 
 
@@ -72,6 +72,25 @@ async def shot(app: NetdoctorApp, size: Size, keys: Sequence[str]) -> str:
 def application(state: State, after: float = 0) -> NetdoctorApp:
     """As it is so many seconds after noon, in a terminal that draws boxes."""
     return NetdoctorApp(state, now=lambda: harness.NOON + after, box=True)
+
+
+def live_few() -> NetdoctorApp:
+    """Four nodes, of which one has yet to answer, and what compares them is not judged."""
+    checks = DEMO.matrix.checks
+    began = harness.began(DEMO)
+    events: list[Event] = [began, Phase(harness.NOON, "connect", 0, 4)]
+    for n, name in enumerate(DEMO.matrix.nodes[:3]):
+        events += [
+            NodeDone(harness.NOON + 1 + n / 10, name),
+            Phase(harness.NOON + 1 + n / 10, "connect", n + 1, 4),
+        ]
+        for column, (check, family) in enumerate(began.checks):
+            letter = DEMO.matrix.cells[checks.index(check)][n]
+            if family not in ("net", "bw", "time", "gloo") and letter != "b":
+                events.append((n, column, letter))
+    app = application(fold(State(), events), 4)
+    app.where, app.events = replace(app.where, view="matrix"), deque()
+    return app
 
 
 def live() -> NetdoctorApp:
@@ -141,8 +160,9 @@ def main() -> None:
     shots = [(name, application(opened(report)), size, keys) for name, (report, size, keys) in SHOTS.items()]
     shots += [
         ("live", live(), WINDOW, []),
+        ("live-few", live_few(), (120, 30), []),
         ("rerun", rerun(), SMALL, []),
-        ("diff", healed(), SMALL, ["5"]),
+        ("diff", healed(), (120, 30), ["5"]),
     ]
     for name, app, size, keys in shots:
         with harness.no_waiting(app):

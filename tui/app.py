@@ -31,6 +31,7 @@ from netdoctor.tui.where import Spot
 from netdoctor.tui.widgets import Bar, Page
 
 TICK_S = 0.1
+HURRY_S = 0.02
 REGROUP_S = 1.0
 EVENTS_AT_ONCE = 50_000
 
@@ -155,7 +156,14 @@ class NetdoctorApp(Stage, inherit_bindings=False):
             self.where = replace(self.where, view="matrix")
             self.runner.begin(self.first, None)
         self.draw(top=True)
+        self.hurry()
         self.call_later(self.replay)
+
+    def hurry(self) -> None:
+        """Until the nodes are known look for them oftener than for what they say."""
+        self.drain()
+        if self.first is not None and not self.state.cells.nodes and not self.bad_input and self.drawn:
+            self.set_timer(HURRY_S, self.hurry)
 
     def on_resize(self) -> None:
         if self.drawn:
@@ -215,8 +223,11 @@ class NetdoctorApp(Stage, inherit_bindings=False):
         if grouping and time.monotonic() - self.regrouped > REGROUP_S:
             self.draw_matrix()
         if self.where.following and (cursor := self.where.cursor) is not None:
-            bad = (row for row in sorted(rows) if worst(self.state.cells.row(row)) == "X")
-            self.point(next((Spot(cursor.check, self.state.cells.nodes[row]) for row in bad), None))
+            cells = self.state.cells
+            bad = next((row for row in sorted(rows) if worst(cells.row(row)) == "X"), None)
+            if bad is not None:
+                found = cells.checks[cells.row(bad).index(b"X")]
+                self.point(Spot(cursor.check if self.turned is None else found, cells.nodes[bad]))
         if self.matrix.node in rows:
             self.draw_detail()
 
@@ -296,7 +307,7 @@ class NetdoctorApp(Stage, inherit_bindings=False):
         if self.matrix.display:
             self.point(self.matrix.near(way))
         elif self.turned is not None:
-            if (cursor := self.where.cursor) is not None and self.turned.checks:
+            if (cursor := self.where.cursor) is not None and self.turned.rows:
                 self.point(self.turned.near(cursor, way, self.page.size.height - 2))
             else:
                 self.page.move(by)
@@ -332,7 +343,7 @@ class NetdoctorApp(Stage, inherit_bindings=False):
             key = self.page.key
             check = key[1] if isinstance(key, tuple) else cursor.check
             self.point(Spot(check, self.turned.node_at(event.x) or cursor.node))
-        elif self.where.view == "causes":
+        else:
             self.draw_side()
         self.draw_bars()
 

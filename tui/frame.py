@@ -110,9 +110,16 @@ def tiny(state: State, width: int, height: int) -> list[Line]:
 
 
 def no_report(state: State, keys: Sequence[str], width: int) -> list[Line]:
-    """Before the first report: that nodes are being reached, or why there is none and what can be done."""
+    """Before the first report: that hosts are read or nodes reached, or why there is no report and what can
+    be done."""
     if state.scanning or not state.message:
-        return [Line(), line("   connecting ...")]
+        known = bool(state.cells.nodes)
+        text = (
+            "this comes when the scan ends; 2 shows what nodes say so far"
+            if known
+            else "reading the hosts ..."
+        )
+        return [Line(), line(f"   {text}")]
     first, *rest = state.message.split("\n")
     lines = [Line(), line("   ", (fit(fmt.plain(first, 400), width - 6).rstrip(), "fail"))]
     lines += [line("     ", piece) for text in rest[:100] for piece in wrap(fmt.plain(text, 400), width - 8)]

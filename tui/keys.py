@@ -81,7 +81,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "wide",
         ("a", "w"),
-        "all checks, those that are alike on all nodes or say nothing here too",
+        "all checks, those too that are alike or say nothing here; all rows of the overview",
         "a all",
         ("matrix", "node"),
     ),

@@ -1,7 +1,9 @@
 """The matrix: thousands of nodes by dozens of checks in one widget that draws only the lines in sight."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import groupby
 
 from rich.segment import Segment
 from textual import events
@@ -61,6 +63,9 @@ class MatrixView(Pane, can_focus=True, inherit_bindings=False):
         self._strips: dict[int, Strip] = {}
         self._dull: frozenset[int] = frozenset()
         self._telling: tuple[int, ...] | None = None
+        self._overview_lines: list[
+            tuple[int, int]
+        ] = []  # of the overview: where each line begins and ends in the order
 
     def on_mount(self) -> None:
         self.vertical_scrollbar.renderer = PlainBars  # type: ignore[misc]  # Textual looks it up on the bar
@@ -100,7 +105,7 @@ class MatrixView(Pane, can_focus=True, inherit_bindings=False):
         self.cells = cells
         line_of = self.rows.line_of
         if self.zoom == "overview":
-            for y in {self._overview_place(line_of[r])[1] for r in rows if r in line_of}:
+            for y in {self._overview_place(line_of[r]) for r in rows if r in line_of}:
                 self._refresh_line(y)
             return
         if self.rows.groups is not None:
@@ -146,7 +151,8 @@ class MatrixView(Pane, can_focus=True, inherit_bindings=False):
             families=self.app.size.width < 100,
         )
         if self.zoom == "overview":
-            self.virtual_size = Size(width, -(-len(self.rows) // self._across()) + 2)
+            self._fold()
+            self.virtual_size = Size(width, len(self._overview_lines) + 2)
         else:
             self.virtual_size = Size(max(self.layout_plan.width, width), len(self.rows) + HEAD)
 
@@ -235,7 +241,7 @@ class MatrixView(Pane, can_focus=True, inherit_bindings=False):
         line, check = self.line, self.cursor.check
         columns = self.layout_plan.columns
         if self.zoom == "overview":
-            line += dx + dy * self._across()
+            line = self._beyond(line, dx, dy)
         else:
             line += dy
             column = min(max(self.column + dx, -1), len(columns) - 1)
@@ -269,7 +275,7 @@ class MatrixView(Pane, can_focus=True, inherit_bindings=False):
         if line is None:
             return
         if self.zoom == "overview":
-            self._refresh_line(self._overview_place(line)[1])
+            self._refresh_line(self._overview_place(line))
             return
         self._strips.pop(line, None)
         self._refresh_line(line - round(self.scroll_y) + HEAD)
@@ -277,7 +283,7 @@ class MatrixView(Pane, can_focus=True, inherit_bindings=False):
     def _into_view(self) -> None:
         line = self.line
         if self.zoom == "overview":
-            line, room = line // self._across(), self.size.height - 1
+            line, room = self._line_with(line), self.size.height - 1
         else:
             room = self.size.height - HEAD
         top = round(self.scroll_y)
@@ -427,11 +433,50 @@ class MatrixView(Pane, can_focus=True, inherit_bindings=False):
         blocks = max((self.size.width - self._stub - 1) // (BLOCK + 1), 1)
         return min(blocks, 8) * BLOCK if self.size.width < 140 else blocks * BLOCK
 
-    def _overview_place(self, line: int) -> tuple[int, int]:
-        """(column, line in sight) of the node drawn at a spot on the screen."""
+    def _fold(self) -> None:
+        """Which lines there are: all rows where they fit or somebody wants them, else those in which nothing
+        is wrong are one line where they follow each other."""
+        across, order = self._across(), self.rows.order
+        every = range(0, len(order), across)
+        self._overview_lines = [(first, min(first + across, len(order))) for first in every]
+        chosen = self.wide or self.rows.columns is not None
+        if chosen or len(every) < self.size.height or b" " in self.cells.cells:  # which has yet to be told
+            return
+        quiet = [self._is_quiet(order[first:last]) for first, last in self._overview_lines]
+        lines: list[tuple[int, int]] = []
+        for is_quiet, run in groupby(range(len(quiet)), key=lambda n: quiet[n]):
+            rows = [self._overview_lines[n] for n in run]
+            lines += [(rows[0][0], rows[-1][1])] if is_quiet else rows
+        self._overview_lines = lines
+
+    def _is_quiet(self, nodes: Sequence[int]) -> bool:
+        """Whether these nodes pass, and say nothing but that and that something does not apply."""
+        if self._colour is not None:
+            return all(self.overview_letter(node) == "." for node in nodes)
+        letters_ = (letters_of(self.cells, node, self._telling) for node in nodes)
+        return all(b"." in letters and not letters.translate(None, b".-") for letters in letters_)
+
+    def _line_with(self, line: int) -> int:
+        """The line of the overview in which a node is drawn."""
+        return max(bisect_right(self._overview_lines, (line, len(self.rows.order) + 1)) - 1, 0)
+
+    def _overview_place(self, line: int) -> int:
+        """The same, among those in sight."""
+        return self._line_with(line) + 1 - round(self.scroll_y)
+
+    def _beyond(self, line: int, dx: int, dy: int) -> int:
+        """The node that is so far to the right and below; a line of folded rows is one step each way."""
+        y = self._line_with(line)
+        first, last = self._overview_lines[y]
         across = self._across()
-        n = line % across
-        return self._stub + n + n // BLOCK, line // across + 1 - round(self.scroll_y)
+        if dx:
+            folded = last - first > across
+            return (last if dx > 0 else first - 1) if folded else line + dx
+        goal = min(max(y + dy, 0), len(self._overview_lines) - 1)
+        start, end = self._overview_lines[goal]
+        if goal == y:
+            return end - 1 if dy > 0 else start
+        return start if end - start > across else min(start + line % across, end - 1)
 
     def _overview_line(self, y: int) -> Strip:
         known, base = looks(self), self.rich_style
@@ -439,12 +484,19 @@ class MatrixView(Pane, can_focus=True, inherit_bindings=False):
         if y == 0:
             marks = "".join(f"{f'+{b * BLOCK}' if b else '':<{BLOCK + 1}}" for b in range(across // BLOCK))
             return Strip([Segment(fit(" " * self._stub + marks, width), base + known["dim"])])
-        first = (y - 1 + round(self.scroll_y)) * across
-        if first >= len(self.rows.order):
+        index = y - 1 + round(self.scroll_y)
+        if index >= len(self._overview_lines):
             return Strip.blank(width, base)
+        first, last = self._overview_lines[index]
         name = fmt.plain(self.cells.nodes[self.rows.order[first]], 200)
         segments = [Segment(inert(f" {fit(name, self._stub - 2)} "), base + known["dim"])]
-        for n, node in enumerate(self.rows.order[first : first + across]):
+        if last - first > across:
+            here = first <= self.line < last
+            of_all = self._telling is not None and self.rows.columns is None
+            what = "no trouble of their own" if of_all else "nothing wrong"
+            text = fit(f"{last - first} nodes: {what}   a shows them", width - self._stub)
+            return Strip([*segments, Segment(text, base + known["cursor" if here else "dim"])])
+        for n, node in enumerate(self.rows.order[first:last]):
             if n and n % BLOCK == 0:
                 segments.append(Segment(" ", base))
             letter = self.overview_letter(node)
@@ -470,9 +522,12 @@ class MatrixView(Pane, can_focus=True, inherit_bindings=False):
         if self.zoom == "overview":
             n = point.x - self._stub
             n -= n // (BLOCK + 1)
-            position = (point.y - 1 + round(self.scroll_y)) * self._across() + n
-            if point.y > 0 and 0 <= n < self._across() and 0 <= position < len(self.rows.order):
-                self._clicked(self.rows.order[position], self.column, event)
+            index = point.y - 1 + round(self.scroll_y)
+            if point.y > 0 and 0 <= index < len(self._overview_lines):
+                first, last = self._overview_lines[index]
+                position = first if last - first > self._across() else first + n
+                if n >= 0 and first <= position < last:
+                    self._clicked(self.rows.order[position], self.column, event)
             return
         x = point.x + round(self.scroll_x)
         columns = self.layout_plan.columns

@@ -157,9 +157,8 @@ def causes(state: State, known: Known, width: int, now: float, *, small: bool = 
         return lines
     lines += [line("  ", (piece, "head")) for piece in wrap(summary.headline(report), width - 4)]
     if report.targets and not any(target.reached for target in report.targets):
-        lines.append(
-            line(("  nothing else can be examined until this works.   R retry   e evidence   q quit", "dim"))
-        )
+        text = "nothing else can be examined until this works; R scans again"
+        lines += [line((f"  {piece}", "dim")) for piece in wrap(text, width - 4)]
     lines.append(Line())
     for cause in known.listed:
         lines += _cause(known, cause, width)
@@ -178,7 +177,9 @@ def _no_cause(state: State, known: Known, width: int) -> list[Line]:
     lines += [line(" " * (len(verdict) + 6), piece) for piece in more]
     lines.append(Line())
     if report.verdict.state == "ready":
-        lines.append(line("   nothing to fix.   ", (_best_numbers(report), "dim")))
+        first, *more = wrap(_best_numbers(report), width - 22)
+        lines.append(line("   nothing to fix.   ", (first, "dim")))
+        lines += [line(" " * 20, (piece, "dim")) for piece in more]
         lines += [Line(), line("   2  see the full matrix", key=("screen", "matrix"))]
         if report.measures or report.pairs:
             lines.append(line("   3  see pairs and bandwidth", key=("screen", "pairs")))
@@ -243,8 +244,10 @@ def _cause(known: Known, cause: Cause, width: int) -> list[Line]:
         remarks.append(f"blocks {fmt.number(cause.held, 'result')}")
     if cause.confidence not in ("certain", ""):
         remarks.append(fmt.plain(cause.confidence, 20))
-    pieces = wrap("  ".join(filter(None, remarks)), width - start - 1)
-    return [*lines, *(line(" " * start, (piece, "dim")) for piece in pieces[:2]), Line()]
+    text = "  ".join(filter(None, remarks))
+    under = start if width_of(text) < width - start else len(head)
+    pieces = wrap(text, width - under - 1)
+    return [*lines, *(line(" " * under, (piece, "dim")) for piece in pieces[:2]), Line()]
 
 
 def _families(known: Known, width: int) -> list[Line]:
@@ -254,19 +257,24 @@ def _families(known: Known, width: int) -> list[Line]:
     rows = [(families.status(report, row, known.index), row) for row in report.families]
     for status, row in sorted(rows, key=lambda one: -RANK.get(LETTER_OF.get(one[0], ""), 0)):
         who, remark = families.value(report, row, known.index)
-        room = max(width - 30, 10)
-        who = fmt.plain(who, 300)
-        text = f"{who:<16} {fmt.plain(remark, 300)}" if remark else who
-        lines.append(
-            line(
-                "  ",
-                status_span(status, f"{summary.word(status):<8}"),
-                f"{families.label(row.family):<11}{row.checks:>3}   ",
-                (fit(text, room).rstrip(), "dim"),
-                key=("family", row.family),
-            )
-        )
+        who, remark = fmt.plain(who, 300), fmt.plain(remark, 300)
+        text = f"{who:<16} {remark}" if remark else who
+        room = max(width - 28, 10)
+        texts = (text,) if width_of(text) <= room else (who, remark)
+        pieces = [piece for some in texts for piece in _items(some, room) if piece] or [""]
+        head = f"{families.label(row.family):<11}{row.checks:>3}   "
+        word = status_span(status, f"{summary.word(status):<8}")
+        lines.append(line("  ", word, head, (pieces[0], "dim"), key=("family", row.family)))
+        lines += [line(" " * 27, (piece, "dim")) for piece in pieces[1:4]]
     return lines
+
+
+def _items(text: str, width: int) -> list[str]:
+    """A list in lines that break between its items."""
+    items = text.split(", ")
+    fits = all(width_of(item) < width for item in items)
+    pieces = wrap(", ".join(item.replace(" ", "\xa0") for item in items) if fits else text, width)
+    return [piece.replace("\xa0", " ") for piece in pieces]
 
 
 def family(known: Known, cells: Cells, name: str, width: int) -> list[Line]:
@@ -298,10 +306,12 @@ def cause(known: Known, item: Cause, width: int, *, brief: bool = False) -> list
     nodes = f"{describe.cause_nodes(known.report, item)}  {check}"
     lines += [line(" " * start, (fit(nodes, width - start - 1).rstrip(), "dim")), Line()]
     lines += [*_fixes(known, item, width, brief=brief), *_verify(known, item, width), Line()]
-    wide = width >= TWO_COLUMNS
+    wide = width >= TWO_COLUMNS and bool(item.seen)
     left = width - 42 if wide else width
     evidence, scope = _evidence_of(item, left), _scope(known, item, 38 if wide else width)
-    lines += side_by_side(evidence, scope, left) if wide else [*evidence, Line(), *scope]
+    lines += (
+        side_by_side(evidence, scope, left) if wide else [*evidence, *([Line()] if evidence else []), *scope]
+    )
     if item.why:
         lines += labelled(" why         ", wrap(fmt.plain(item.why, 600), width - 15), "dim")
     if item.see:
@@ -348,7 +358,7 @@ def _command(shell: str, width: int) -> list[Line]:
 
 
 def _evidence_of(item: Cause, width: int) -> list[Line]:
-    lines = [line((" found", "label"))]
+    lines = [line((" found", "label"))] if item.seen else []
     for text in item.seen:
         lines += [line(piece) for piece in wrap(fmt.plain(text, 600), width - 2, "     ", "   ")]
     return lines
@@ -356,9 +366,10 @@ def _evidence_of(item: Cause, width: int) -> list[Line]:
 
 def _scope(known: Known, item: Cause, width: int) -> list[Line]:
     report = known.report
-    count = len(item.node_list)
-    lines = [line((" affected", "label"), f"   {fmt.number(count, 'node')}" if count > 1 else "")]
-    lines += [line(p) for p in wrap(describe.cause_nodes(report, item), width, "   ")[:3]]
+    count, names = len(item.node_list), describe.cause_nodes(report, item)
+    many = f"   {fmt.number(count, 'node')}" if count > 1 and not names.startswith("all ") else ""
+    lines = [line((" affected", "label"), many)]
+    lines += [line(p) for p in wrap(names, width, "   ")[:3]]
     for label, what in (("blocks", describe.blocks), ("also", describe.explains)):
         texts = what(report, item, known.index)
         lines += [line((f" {label}", "label"))] if texts else []
@@ -369,7 +380,8 @@ def _scope(known: Known, item: Cause, width: int) -> list[Line]:
         lines.append(line((" decided by  ", "label"), fmt.plain(", ".join(item.checks) or "no check", 200)))
         return lines
     evidence = sum(len(r.evidence) for r in results_of(known, item))
-    lines.append(line((" evidence    ", "label"), fmt.number(evidence, "item"), ("  (e opens)", "dim")))
+    items, hint = (fmt.number(evidence, "item"), "  (e opens)") if evidence else ("none kept", "")
+    lines.append(line((" evidence    ", "label"), items, (hint, "dim")))
     return lines
 
 

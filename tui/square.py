@@ -3,18 +3,19 @@
 Lines for a given width. The cursor is a row and a column, each a node's name.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from netdoctor.report import fmt
 from netdoctor.report.model import PairRecord, Report
 from netdoctor.tui import pairs
-from netdoctor.tui.lines import CELLS, LETTER_OF, Line, fit, labelled, line, status_span, wrap
+from netdoctor.tui.lines import CELLS, LETTER_OF, Line, fit, labelled, line, status_span, width_of, wrap
 from netdoctor.tui.pairs import Scale, Table
 
 NAMES_MAX = 30
 HEADS_MAX = 3  # letters of a name above a narrow column
 VALUE_MAX = 6
+WORST = 8  # columns of the worst of each row
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,35 @@ class _Square:
             self.step = 2 if 2 * len(self.names) <= room else 1
         else:
             self.step = max(self.step, 3)
-        self.fits = max(room // self.step, 1)
+        self._spell(width)
+        # The worst of each row has a column where there is room for it, or else where some stay out of sight.
+        every, self.last = self.step * len(self.names), self.step if self.spelled else WORST
+        self.margin = len(self.names) > 2 and (every + self.last <= room or every > room)
+        self.fits = max((room - self.last * self.margin) // self.step, 1)
+
+    def _spell(self, width: int) -> None:
+        """Whole names and what is not good in words, where there is room for them."""
+        known = [pair for line_ in self.found.worst for pair in line_ if pair is not None]
+        words = [width_of(self._word(pair)) for pair in known]
+        step = max(*words, *(width_of(name) for name in self.names), len("worst"), 0) + 3
+        every = self.left + step * (len(self.names) + 1)
+        groups = any(len(group) > 1 for group in self.found.groups)
+        self.spelled = self.scale is None and not groups and bool(known) and every <= width
+        if self.spelled:
+            self.tails, self.step = self.names, step
+
+    @staticmethod
+    def _word(pair: PairRecord) -> str:
+        letter = pairs.letter(pair)
+        return letter if letter == "." else f"{LETTER_OF.get(pair.status, '?')} {pairs.class_text(pair)}"
+
+    def _put(self, text: str, style: str, width: int, *, at: bool = False) -> list[str | tuple[str, str]]:
+        """A cell. at: whether the cursor is on it."""
+        if self.spelled:
+            return [" ", (text.center(width - 1), f"{style}+cursor" if at else style)]
+        if at:
+            return [" " * (width - len(text)), (text, f"{style}+cursor")]
+        return [(text.rjust(width), style)]
 
     def at(self, a: int, b: int) -> PairRecord | None:
         """The pair in a row and a column."""
@@ -148,34 +177,52 @@ class _Square:
         for y in range(height):
             parts: list[str | tuple[str, str]] = [" " * self.left]
             for n in columns:
-                text = self.tails[n][-height:].rjust(height)[y] if down else self.tails[n][-(self.step - 1) :]
-                parts.append((f"{text:>{self.step}}", "head" if b in (None, n) else "dim"))
+                tail = self.tails[n]
+                text = tail[-height:].rjust(height)[y] if down else tail[-(self.step - 1) :]
+                parts += self._put(text, "head" if b in (None, n) else "dim", self.step)
+            parts += self._put("worst", "dim", self.last) if self.margin and y == height - 1 else []
             lines.append(line(*parts))
         return lines
 
     def rows(self, at: int | None, b: int | None) -> list[Line]:
         lines = []
+        every = range(len(self.names))
         for a, name in enumerate(self.names):
             parts: list[str | tuple[str, str]] = [f"  {fit(name, self.left - 3)} "]
             for n in self.columns(b):
-                text, style = self.cell(a, n)
-                if (a, n) == (at, b):
-                    parts += [" " * (self.step - len(text)), (text, f"{style}+cursor")]
-                else:
-                    parts.append((text.rjust(self.step), style))
+                parts += self._put(*self.cell(a, n), self.step, at=(a, n) == (at, b))
+            if self.margin:
+                text, style = self._drawn(self._worst(self.at(a, n) for n in every))
+                parts += [" " * (0 if self.spelled else self.last - self.step)]
+                parts += self._put(text, style, self.step)
             lines.append(line(*parts, key=("pairs", self.found.groups[a])))
+        if len(every) > 2:
+            parts = [(fit("  worst", self.left), "dim")]
+            for n in self.columns(b):
+                parts += self._put(*self._drawn(self._worst(self.at(a, n) for a in every)), self.step)
+            lines.append(line(*parts))
         return lines
+
+    def _worst(self, found: Iterable[PairRecord | None]) -> PairRecord | None:
+        known = [pair for pair in found if pair is not None]
+        if self.scale is not None and (valued := [pair for pair in known if pair.value is not None]):
+            return max(valued, key=lambda pair: pairs.alarm(pair.value or 0.0, pair.unit))
+        return max(known, key=pairs.rank, default=None)
 
     def cell(self, a: int, b: int) -> tuple[str, str]:
         """What stands there, and its style."""
         pair = self.at(a, b)
         if a == b and len(self.found.groups[a]) == 1:
             return "=", "dim"
+        return self._drawn(pair)
+
+    def _drawn(self, pair: PairRecord | None) -> tuple[str, str]:
         if pair is None:
             return " ", ""
         if self.scale is not None and pair.value is not None:
             return _value(pair.value, self.step - 1, self.digits), self.scale.heat(pair.value, pair.unit)
-        return pairs.letter(pair), CELLS.get(LETTER_OF.get(pair.status, "?"), "")
+        text = self._word(pair) if self.spelled else pairs.letter(pair)
+        return text, CELLS.get(LETTER_OF.get(pair.status, "?"), "")
 
     def pair(self, a: int, b: int) -> Line:
         """The pair under the cursor, spelled out; of groups the worst of theirs."""

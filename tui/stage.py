@@ -32,15 +32,22 @@ from netdoctor.tui.widgets import Bar, Page
 
 # Columns of a window from which on there is a second pane, and what the first one gets of them.
 SIDE_FROM, SIDE_FROM_OF_NODES = 110, 140
-LIST_LEAST, LIST_MOST = 46, 66
+LIST_LEAST, LIST_MOST, CAUSE_ROOM = 46, 72, 88
 SIDE, SIDE_LEAST = 54, 40
 FRAMES_FROM = 20  # lines of a window; fewer have none to spare for frames, or for the cell under the cursor
+ROOMY_FROM = (30, 40)  # lines of a window, to say something of nodes below the causes: few, and many
 # Of fixes that are no command for this shell.
 COPY_HINTS = {"look": "y copy inspect", "job": "y copy for job", "console": "y copy for console"}
 SPINNER = "|/-\\"
 BARS = ("head", "tabs", "panel", "detail", "status", "keys")
 # Screens that the small form has, and actions that lead to others.
 SMALL_VIEWS = ("causes", "cause", "evidence")
+# What actions on causes need some cause to have.
+CAUSE_ACTIONS: dict[str, Callable[[Cause], object]] = {
+    **dict.fromkeys(("copy-fix", "export"), lambda cause: cause.fixes),
+    **dict.fromkeys(("copy-all", "evidence"), lambda cause: True),
+    "copy-verify": lambda cause: cause.verify,
+}
 SCREEN_ACTIONS = ("matrix", "pairs", "node", "diff")
 
 
@@ -120,7 +127,7 @@ class Stage(App[None], inherit_bindings=False):
     def turns(self) -> bool:
         """Whether the matrix has a row per check: where somebody wants it so, or nodes are few."""
         look = self.where
-        if look.view != "matrix" or self.known is None or self.state.live or self.small:
+        if look.view != "matrix" or self.small:
             return False
         return self.few and look.axis != "nodes" and (look.zoom == "rows" or not look.zoom_chosen)
 
@@ -133,11 +140,12 @@ class Stage(App[None], inherit_bindings=False):
     def side_width(self) -> int:
         """Columns of the second pane, 0 where there is none."""
         width, view = self.size.width, self.where.view
-        if self.known is None or not self.framed or width < SIDE_FROM or self.state.live:
+        turns = view == "matrix" and bool(self.state.cells.nodes) and self.turns
+        if not self.framed or width < SIDE_FROM or (self.known is None and not turns):
             return 0
-        if view == "causes" and self.known.listed:
-            return width - min(max(width * 2 // 5, LIST_LEAST), LIST_MOST)
-        if view == "matrix" and self.turns:
+        if view == "causes" and self.known is not None and self.known.listed:
+            return width - min(max(width * 2 // 5, width - CAUSE_ROOM, LIST_LEAST), LIST_MOST)
+        if turns:
             left = width - pages.MARGIN - 2
             wide, least = (left - turned.room(self.state.cells, title) for title in (turned.TITLE, 0))
             return min(SIDE, wide) if wide >= SIDE_LEAST else SIDE_LEAST if least >= SIDE_LEAST else 0
@@ -172,6 +180,12 @@ class Stage(App[None], inherit_bindings=False):
             return None
         at = worst_check(cells, cells.nodes.index(self.node), columns)
         return None if at is None else cells.checks[at]
+
+    @property
+    def row_here(self) -> tuple[str, ...]:
+        """The checks of the row under the cursor, where rows are checks."""
+        check = self.where.cursor.check if self.where.cursor is not None else None
+        return self.turned.row_of(check) if self.turned is not None else ()
 
     @property
     def results(self) -> Sequence[Result]:
@@ -295,7 +309,6 @@ class Stage(App[None], inherit_bindings=False):
 
     def draw_turned(self) -> None:
         """The matrix with a row per check: its cursor is drawn into a cell of its line."""
-        assert self.known is not None
         look = self.where
         for _ in range(2):  # the cursor may stand where there is no row; then it goes to the first
             found = turned.page(
@@ -308,13 +321,16 @@ class Stage(App[None], inherit_bindings=False):
                 busy=self.state.busy,
                 every=look.wide,
             )
-            self.turned = found
-            if look.cursor is None or not found.checks or look.cursor.check in found.checks:
+            if look.cursor is None or not found.rows:
                 break
-            self.matrix.put(found.near(look.cursor, "", 1))
+            cursor = found.keep(self.turned, look.cursor) or look.cursor
+            if cursor == look.cursor and found.row_of(cursor.check):
+                break
+            self.matrix.put(cursor if found.row_of(cursor.check) else found.near(cursor, "", 1))
             look = self.where = replace(look, cursor=self.matrix.cursor)
-        at = look.cursor.check if look.cursor is not None else None
-        self.page.show(found.lines, ("check", at), heads=found.heads)
+        self.turned = found
+        row = found.row_of(look.cursor.check if look.cursor is not None else None)
+        self.page.show(found.lines, ("check", row[0]) if row else None, heads=found.heads)
 
     def draw_page(self, key: Hashable = None, *, top: bool = False) -> None:
         """The lines of the screen. Among pairs the cursor is drawn into a cell of its line."""
@@ -376,7 +392,11 @@ class Stage(App[None], inherit_bindings=False):
             return nodes.page(known, self.state.cells, self.node, width, every=look.wide or bool(look.sought))
         if look.view == "diff":
             return self._diff_lines(report, width)
-        return pages.causes(self.state, known, width, self.clock(), small=self.small)
+        lines = pages.causes(self.state, known, width, self.clock(), small=self.small)
+        least = ROOMY_FROM[len(self.state.cells.nodes) > nodes.NAMED_MOST]
+        roomy = not self.small and self.size.height >= least and self.state.cells.nodes
+        gap = [] if lines and not lines[-1].text else [Line()]
+        return [*lines, *gap, *nodes.strip(known, self.state.cells, width)] if roomy else lines
 
     def _ways_out(self) -> list[str]:
         """The keys that help where there is no report."""
@@ -434,17 +454,22 @@ class Stage(App[None], inherit_bindings=False):
             return
         lines = [frame.legend(self.state, self.where, self.matrix.rows, width)]
         if self.framed and (not self.side_width or self.where.zoom == "overview"):
-            lines += nodes.under_cursor(self.known, cells, node, self.check_here, width)
+            check = None if len(self.row_here) > 1 else self.check_here
+            lines += nodes.under_cursor(self.known, cells, node, check, width, group=self.row_here)
         self.bars["detail"].show(lines)
 
     def draw_side(self) -> None:
         """The second pane: what the cursor is on."""
         known, inner, key = self.known, self.side_width - 2 - pages.MARGIN, self.page.key
-        if inner < 0 or known is None:
+        if inner < 0:
             return
         item, node = self.cause, self.node
         lines, title = [], ""
-        if self.where.view == "causes" and isinstance(key, tuple) and key[0] == "family":
+        if known is None:
+            if node is not None:
+                lines = nodes.row(self.state.cells, node, self.row_here, inner)
+                title = fmt.plain(node, 60)
+        elif self.where.view == "causes" and isinstance(key, tuple) and key[0] == "family":
             lines, title = pages.family(known, self.state.cells, key[1], inner), "family"
         elif self.where.view == "matrix" and self.where.zoom == "overview":
             lines, title = nodes.groups(known, self.state.cells, inner), "by cause"
@@ -452,11 +477,28 @@ class Stage(App[None], inherit_bindings=False):
             lines = nodes.cell(known, self.state.cells, node, check, inner)
             title = f"{fmt.plain(check, 40)} on {fmt.plain(node, 60)}"
         elif item is not None:
-            lines, title = pages.cause(known, item, inner, brief=True), "what fixes it"
+            lines, title = self._whole_cause(known, item, inner), "what fixes it"
         elif node is not None:
             lines, title = nodes.page(known, self.state.cells, node, inner), fmt.plain(node, 60)
         self.side.show([replace(one, key=None) for one in lines], top=True)
         self.side.title(title, f"{fmt.number(self.side.below, 'more line')}" if self.side.below > 0 else "")
+
+    def _whole_cause(self, known: Known, item: Cause, width: int) -> list[Line]:
+        """A cause for the second pane: with undo and what was observed where there is room for them."""
+        height = self.side.size.height
+        lines = pages.cause(known, item, width)
+        if len(lines) > height:
+            return pages.cause(known, item, width, brief=True)
+        results, more = pages.results_of(known, item), [Line(), line((" observed", "label"))]
+        for number, result in enumerate(results):
+            one = pages.evidence(known, [result], width)
+            if len(lines) + len(more) + len(one) >= height:
+                more.append(
+                    line((f" and {fmt.number(len(results) - number, 'more result')} (e opens)", "dim"))
+                )
+                break
+            more += one
+        return [*lines, *more] if len(more) > 3 and len(lines) + len(more) <= height else lines
 
     def draw_bars(self) -> None:
         width = self.size.width
@@ -485,7 +527,7 @@ class Stage(App[None], inherit_bindings=False):
         elif below:
             status = [line((below.rjust(width - 1), "dim")), *status]
         self.bars["status"].show(status)
-        self.bars["keys"].show(*frame.footer(self._mode(), self.allowed, width, self._hints()))
+        self.bars["keys"].show(*frame.footer(self._mode(), self._offered, width, self._hints()))
 
     def _title(self) -> str:
         """What the first pane shows."""
@@ -493,7 +535,8 @@ class Stage(App[None], inherit_bindings=False):
         if view == "causes" and self.known is not None and self.known.listed:
             return "causes, worst first"
         if self.turned is not None:
-            more = f"   {self.turned.folded} alike on all nodes: a shows them" if self.turned.folded else ""
+            what = "in their families" if self.known is None else "alike on all nodes"
+            more = f"   {self.turned.folded} {what}: a shows them" if self.turned.folded else ""
             return f"checks x nodes{more}"
         if view == "matrix":
             return f"nodes x checks   {len(self.matrix.rows.order)} x {len(cells.checks)}"
@@ -551,6 +594,14 @@ class Stage(App[None], inherit_bindings=False):
             "input": self.bad_input,
             "paths": bool(self.paths),
         }.get(action.needs, True)
+
+    def _offered(self, action: Action) -> bool:
+        """Whether the last line names an action: not what needs a cause, a fix or its proof where none is."""
+        needs = (
+            CAUSE_ACTIONS.get(action.id) if self.where.view == "causes" and self.known is not None else None
+        )
+        listed = self.known.listed if self.known is not None else ()
+        return self.allowed(action) and (needs is None or any(map(needs, listed)))
 
     def why_not(self, action: Action) -> str:
         if self.small and action.id in SCREEN_ACTIONS:

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 from unittest import mock
 
+from netdoctor.report.kept import Squeezed, as_facts
 from netdoctor.report.model import (
     Cause,
     Counts,
@@ -20,11 +21,13 @@ from netdoctor.report.model import (
     TargetRecord,
     Verdict,
 )
+from netdoctor.store import Store, dump
 from netdoctor.tui.app import NetdoctorApp
 from netdoctor.tui.events import Began, Ended, Event, Failed
 from netdoctor.tui.runner import Request
 from netdoctor.tui.stage import screen_text
 from netdoctor.tui.state import by_family, opened
+from tests.checks import build_hw
 from tests.report.build import sample_report, with_evidence
 
 SIZES = {"small": (60, 20), "80": (80, 24), "100": (100, 30), "160": (160, 50)}
@@ -197,6 +200,28 @@ def rich_report(nodes: int = 4, state: str = "not_ready") -> Report:
     return dataclasses.replace(report, pairs=tuple(pairs), measures=tuple(measures), targets=targets)
 
 
+def with_hardware(report: Report, *, packed: bool = False) -> Report:
+    """With facts of GPUs and RDMA devices: on the second node one GPU and one port are in trouble.
+
+    packed: as in the file of a report of many nodes.
+    """
+    facts = Store()
+    for n, name in enumerate(report.matrix.nodes):
+        odd = {3: {"pcie_width": 8, "ecc_uncorrected": 2, "temperature_c": 91}} if n == 1 else {}
+        devices = tuple(build_hw.gpu(i, **{"temperature_c": 40 + i, **odd.get(i, {})}) for i in range(8))
+        state = {"state": "DOWN", "rate_gbit_s": None} if n == 1 else {}
+        hcas = (
+            build_hw.hca("mlx5_0", netdevs=("ib0",)),
+            build_hw.hca("mlx5_1", netdevs=("eth1",), ports=(build_hw.roce_port("mlx5_1", n + 1, **state),)),
+        )
+        facts.put("gpu", name, build_hw.gpus(devices=devices))
+        facts.put("rdma", name, build_hw.rdma(*hcas))
+    kept = as_facts(dump(facts))
+    if packed:
+        kept = Squeezed(kept.packed("0.1.0", "2026-01-02T14:03:20.000Z"), "report.json")
+    return dataclasses.replace(report, facts=kept)
+
+
 def unreachable(nodes: int = 4) -> Report:
     """A report of a cluster that nobody can log in to: one cause."""
     report = sample_report("ready", nodes=nodes)
@@ -224,6 +249,8 @@ def unreachable(nodes: int = 4) -> Report:
             Result(check="ssh.login", target=n, status="fail", summary="refused", cause=1) for n in names
         ),
         families=(),
+        healthy_nodes=(),
+        unhealthy_nodes=names,
     )  # fmt: skip
 
 

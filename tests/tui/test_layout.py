@@ -12,7 +12,7 @@ from netdoctor.tui.stage import screen_text
 from netdoctor.tui.state import Cells, Known, opened
 from netdoctor.tui.where import Where, fitted, next_zoom
 from tests.report.build import sample_report
-from tests.tui.harness import application, drive, rich_report
+from tests.tui.harness import Step, application, drive, rich_report
 
 FAMILIES = {
     "ssh": 2,
@@ -107,3 +107,55 @@ def test_nodes_without_a_cause_are_no_greener_than_their_worst_result() -> None:
     found = groups(Known(report), opened(report).cells, 60)
     assert [one.text.split()[:3] for one in found if "[1]" in one.text] == [["?", "1", "[1]"]]
     assert found[-1].text.split()[:2] == [".", "3"]
+
+
+def overview(nodes: int, *steps: Step, size: tuple[int, int] = (100, 30)) -> tuple[list[str], NetdoctorApp]:
+    app = application(rich_report(nodes))
+    return drive(app, size, "2", "minus", *steps), app
+
+
+def test_rows_of_the_overview_with_nothing_wrong_are_one_line_where_not_all_fit() -> None:
+    lines, _ = overview(10_000)
+    assert [line.split(":")[0].split()[-3:] for line in lines if "no trouble" in line] == [
+        ["gpu-a00141", "490", "nodes"],
+        ["gpu-a00771", "9230", "nodes"],
+    ]
+    first = next(n for n, line in enumerate(lines) if "gpu-a00001" in line)
+    assert "X" in lines[first]
+    assert "gpu-a00071" in lines[first + 1]  # a warning in it
+    assert "!" in lines[first + 1]
+    whole, _ = overview(10_000, "a")
+    assert not any("no trouble" in line for line in whole)
+    assert sum(line.count(".") >= 69 for line in whole) > 15
+    few, _ = overview(1000)  # which has a line for each row
+    assert not any("no trouble" in line for line in few)
+    assert sum("gpu-a" in line for line in few) >= 13
+
+
+def test_what_nobody_measured_is_not_folded_as_nothing_wrong() -> None:
+    report = rich_report(10_000, "ready")
+    names = report.matrix.nodes
+    for letter in "?-b":
+        cells = tuple(row[:5000] + letter + row[5001:] for row in report.matrix.cells)
+        changed = dataclasses.replace(report, matrix=dataclasses.replace(report.matrix, cells=cells))
+        lines = drive(application(changed), (100, 30), "2", "minus")
+        assert len([line for line in lines if "nothing" in line]) == 2
+        assert any(names[4970] in line and letter in line for line in lines)
+
+
+def test_the_cursor_goes_over_folded_rows_and_is_never_lost() -> None:
+    seen: list[tuple[str, bool]] = []
+
+    def look(app: NetdoctorApp, pilot: object) -> None:
+        line = app.matrix._line_with(app.matrix.line)
+        first, last = app.matrix._overview_lines[line]
+        seen.append((str(app.node), last - first > app.matrix._across()))
+        assert first <= app.matrix.line < last
+
+    down: list[Step] = ["down", look]
+    steps = ["g", look, *down, *down, "up", look, *down, "left", look, "down", "right", look, "a", look]
+    overview(10_000, *steps)
+    assert seen == [
+        ("gpu-a00001", False), ("gpu-a00071", False), ("gpu-a00141", True), ("gpu-a00071", False),
+        ("gpu-a00141", True), ("gpu-a00140", False), ("gpu-a00631", False), ("gpu-a00631", False),
+    ]  # fmt: skip

@@ -8,6 +8,7 @@ import pytest
 from netdoctor.report.model import MeasureRecord, PairRecord, PathRecord, Report
 from netdoctor.tui import pairs, square
 from tests.report.build import sample_report
+from tests.tui.harness import rich_report
 
 
 def report_of(
@@ -158,11 +159,11 @@ def test_values_are_whole_have_their_unit_and_say_which_columns_do_not_fit() -> 
     report = of_32("node17", "warn", 1500.0)
     first = square.page(report, "net.path-mtu", 78, values=True, row="node0", column="node0")
     assert "net.path-mtu in bytes" in first.lines[0].text
-    assert first.lines[0].text.rstrip().endswith("19 more>")
-    assert first.lines[1].text.split() == [str(n) for n in range(13)]
+    assert first.lines[0].text.rstrip().endswith("20 more>")
+    assert first.lines[1].text.split() == [*map(str, range(12)), "worst"]
     assert "1500" in first.lines[2].text.split()
     there = square.page(report, "net.path-mtu", 78, values=True, row="node0", column="node17")
-    assert "<11 more   8 more>" in there.lines[0].text
+    assert "<11 more   9 more>" in there.lines[0].text
     assert ("1404", "heat0+cursor") in there.lines[2].spans
     assert there.below[2].text == " reading  column pattern: every pair to node17 is not good"
     assert square.moved(report, "net.path-mtu", "", "node0", "node17", 1) == "node18"
@@ -199,3 +200,45 @@ def test_many_nodes_that_are_all_different_are_some_rows_and_the_rest() -> None:
     assert "other nodes" in " ".join(one.text for one in drawn)
     good = dataclasses.replace(report, pairs=tuple(dataclasses.replace(p, status="pass") for p in found))
     assert pairs.reading(pairs.table_of(good, "net.ports")) == ["no pair fails"]
+
+
+def test_margins_have_the_worst_of_each_row_and_column() -> None:
+    report = rich_report(4)
+    drawn = square.page(report, "net.ports", 60, row="gpu-a01").lines
+    assert drawn[1].text.split() == ["01", "02", "03", "04", "worst"]
+    assert [one.text.split()[-1] for one in drawn[2:6]] == ["f", "f", ".", "f"]  # as a source
+    assert drawn[6].text.split() == ["worst", ".", ".", "f", "."]  # as a destination
+    assert drawn[6].key is None
+    turned = square.page(report, "net.ports", 60, transpose=True).lines
+    assert [one.text.split()[-1] for one in turned[2:6]] == [".", ".", "f", "."]
+    assert turned[6].text.split() == ["worst", "f", "f", ".", "f"]
+    rates = square.page(report, "bw.pair", 78, values=True).lines
+    assert [one.text.split()[-1] for one in rates[2:6]] == ["38.60", "43.00", "39.90", "36.80"]
+    assert rates[6].text.split() == ["worst", "36.80", "36.80", "36.80", "39.90"]
+    assert {style for text, style in rates[6].spans if text.strip() == "36.80"} == {"heat0"}
+
+
+def test_names_are_whole_and_trouble_is_in_words_where_there_is_room() -> None:
+    report = rich_report(4)
+    drawn = square.page(report, "net.ports", 96, row="gpu-a01", column="gpu-a03").lines
+    assert drawn[1].text.split() == ["gpu-a01", "gpu-a02", "gpu-a03", "gpu-a04", "worst"]
+    assert drawn[2].text.split() == ["gpu-a01", "=", ".", "X", "filtered", ".", "X", "filtered"]
+    assert drawn[6].text.split() == ["worst", ".", ".", "X", "filtered", "."]
+    middle = drawn[1].text.index("gpu-a01") + 3
+    assert {one.text[middle - 1 : middle + 2].strip() for one in drawn[2:7]} == {"=", "."}
+    assert [text.strip() for text, style in drawn[2].spans if style.endswith("+cursor")] == ["X filtered"]
+    assert all(len(one.text) <= 96 for one in drawn)
+
+
+def test_the_worst_of_a_row_is_in_sight_though_its_column_is_not() -> None:
+    found = square.page(
+        of_32("node31", "warn", 1500.0), "net.path-mtu", 78, values=True, row="node0", column="node0"
+    )
+    assert found.lines[1].text.split()[-2:] == ["11", "worst"]
+    assert [one.text.split()[-1] for one in found.lines[2:34]] == ["1404"] * 31 + ["1500"]
+    assert all(len(one.text) <= 78 for one in found.lines)
+    two = dataclasses.replace(
+        rich_report(4),
+        pairs=tuple(p for p in rich_report(4).pairs if {p.from_, p.to} <= {"gpu-a01", "gpu-a03"}),
+    )
+    assert not any("worst" in one.text for one in square.page(two, "net.ports", 78).lines)  # it would repeat

@@ -114,3 +114,61 @@ def test_what_was_not_tested_is_read_to_its_end(state: str) -> None:
     verdict = dataclasses.replace(report.verdict, headline=f"some words before it; {gap}")
     screen = drive(application(dataclasses.replace(report, verdict=verdict)), (80, 30))
     assert gap in " ".join(" ".join(line.strip("| ") for line in screen).split())
+
+
+@pytest.mark.parametrize("size", [(80, 24), (100, 30), (120, 32), (160, 45), (200, 50)])
+def test_nothing_of_the_causes_ends_in_two_dots(size: tuple[int, int]) -> None:
+    for report in (rich_report(), rich_report(state="ready"), unreachable(), rich_report(1000)):
+        lines = drive(application(report), size)
+        assert not [line for line in lines if ".." in line.replace("...", "")]
+
+
+def test_each_node_stands_below_the_causes_where_there_are_lines_for_it() -> None:
+    few = drive(application(rich_report()), (100, 30))
+    row = next(line for line in few if "nodes  " in line and "gpu-a04" in line)
+    assert row.strip("| ").split() == [
+        "nodes",
+        "b",
+        "gpu-a01",
+        "!",
+        "gpu-a02",
+        "X",
+        "gpu-a03",
+        "X",
+        "gpu-a04",
+    ]
+    many = "\n".join(drive(application(rich_report(1000)), (160, 50)))
+    assert "32  [2] gpu-a[0700-0731]" in many
+    assert "without a cause" in many
+    small = drive(application(rich_report()), (80, 24))
+    assert not any(line.strip("| ").startswith("nodes ") for line in small)
+
+
+def test_a_list_of_versions_breaks_between_its_items() -> None:
+    lines = drive(application(rich_report()), (160, 45))
+    assert any("Python 3.11.9" in line for line in lines)
+    healthy = "\n".join(drive(application(rich_report(state="ready")), (80, 24)))
+    assert "(gpu-a04 -> gpu-a01)" in " ".join(healthy.replace("|", " ").split())
+
+
+def test_the_second_pane_says_how_many_more_results_there_are() -> None:
+    report = unreachable(40)
+    lines = drive(application(report), (160, 45))
+    assert any("more results (e opens)" in line for line in lines)
+
+
+def test_the_second_pane_has_what_was_observed_where_there_is_room() -> None:
+    screen = "\n".join(drive(application(rich_report()), (160, 45)))
+    assert "observed" in screen
+    assert "drops connections from its peers" in screen
+    assert "observed" not in "\n".join(drive(application(rich_report()), (120, 24)))
+
+
+def test_keys_that_need_a_fix_are_named_only_where_there_is_one() -> None:
+    assert "y copy fix" in drive(application(rich_report()), (160, 45))[-1]
+    no_fix = drive(application(unreachable()), (160, 45))[-1]
+    assert "copy fix" not in no_fix
+    assert "verify" not in no_fix
+    assert "e evidence" in no_fix
+    ready = drive(application(rich_report(state="ready")), (160, 45))[-1]
+    assert ready.split() == ["enter", "open", "/", "filter", "?", "keys", "q", "quit"]

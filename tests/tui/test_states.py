@@ -1,7 +1,9 @@
 """Each state of the interface has its text, at 80 columns and in the small form."""
 
+import asyncio
 import contextlib
 import dataclasses
+import itertools
 import re
 from datetime import datetime
 from pathlib import Path
@@ -367,6 +369,8 @@ def test_letters_have_different_looks_on_both_backgrounds() -> None:
 
 # A scan that goes on
 
+FAMILY_SIZES = [("ssh", 5), ("time", 2), ("net", 9), ("nccl", 6), ("sw", 7), ("gpu", 8), ("bw", 3)]
+
 
 def stream() -> list[Event]:
     """A recorded scan: 64 nodes, of which one is slow and one refuses."""
@@ -438,6 +442,97 @@ def test_the_cursor_never_jumps_while_results_arrive() -> None:
 
     drive(app, (100, 30), settle, "plus", "down", "down", more, "z", more)
     assert len(set(seen)) == 1
+
+
+def rows_of_checks(app: NetdoctorApp) -> list[str]:
+    """What stands at the left of each row of the matrix."""
+    return [" ".join(one.text[:28].split()) for one in app.page.lines[1:] if one.key is not None]
+
+
+def test_a_live_scan_of_few_nodes_has_a_row_per_family_and_below_it_what_was_found() -> None:
+    report = rich_report(4)
+    runner = FakeRunner(lambda *_: [began(report), Phase(NOON, "connect", 0, 4)])
+    app = application(runner=runner, begin=Request(), now=lambda: NOON + 9)
+    pictures, keys, heads = [], [], []
+
+    def more(*events: Event) -> Step:
+        def step(app: NetdoctorApp, pilot: Any) -> None:
+            runner.events.extend(events)
+            app.drain()
+            assert app.turned is not None
+            pictures.append(rows_of_checks(app))
+            keys.append((app.where.cursor, app.page.lines[app.page.at].text[:11].split()))
+            heads.append(app.page.lines[0].text.split())
+
+        return step
+
+    steps = (more(), "down", "down", more((3, 0, "."), (2, 5, "X")))
+    lines = drive(
+        app, (100, 30), *steps, more((1, 9, "!")), more((0, 7, "X"), (0, 9, "!")), "down", more((0, 8, "X"))
+    )
+    checks = app.state.cells.checks
+    assert pictures[0] == [f"{f} {n} check{'s' * (n > 1)}" for f, n in FAMILY_SIZES]
+    for before, after in itertools.pairwise(pictures):
+        assert [row for row in after if row in before] == before  # none goes, and none changes places
+    assert [len(rows) for rows in pictures] == [7, 8, 9, 10, 11]
+    assert {tuple(head) for head in heads} == {report.matrix.nodes}
+    # The family that the cursor is on stays under it though a check of it has a row of its own now.
+    assert [row for _, row in keys] == [["ssh"], ["net"], ["net"], ["net"], []]
+    assert keys[-1][0] == (checks[7], "gpu-a01")
+    assert any("X" in line and checks[5].partition(".")[2] in line for line in lines)
+
+
+def test_no_family_is_green_before_all_of_it_has_spoken() -> None:
+    report = rich_report(4)
+    width = len(report.matrix.checks)
+    events: list[Event] = [began(report), *((0, c, ".") for c in range(width)), (1, 0, "."), (1, 7, ".")]
+    app = application(runner=FakeRunner(lambda *_: events), begin=Request(), now=lambda: NOON + 9)
+    looks: list[tuple[str, str]] = []
+
+    def look(app: NetdoctorApp, pilot: Any) -> None:
+        assert app.turned is not None
+        for one in app.turned.lines[1:]:
+            cells = [style.removesuffix("+cursor") for text, style in one.spans if text.strip() == "."]
+            looks.extend(itertools.pairwise([*cells, ""]))
+
+    drive(app, (100, 30), settle, look)
+    assert set(looks) == {("cell.pass", "dim"), ("dim", ""), ("cell.pass", "")}
+
+
+@pytest.mark.parametrize("width", [100, 120])
+def test_what_a_family_has_said_so_far_is_spelled_out(width: int) -> None:
+    report = rich_report(4)
+    events: list[Event] = [began(report), (0, 7, "."), (0, 8, ".")]
+    app = application(runner=FakeRunner(lambda *_: events), begin=Request(), now=lambda: NOON + 9)
+    text = "\n".join(drive(app, (width, 30), settle, "down", "down"))
+    assert "2 pass, 7 not yet" in text
+    if width == 120:
+        assert re.search(r"net\.part1 +not yet", text)
+        assert "more line" not in text
+
+
+def test_nodes_are_shown_as_soon_as_they_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("netdoctor.tui.app.TICK_S", 3600)
+    report = rich_report(4)
+    runner = FakeRunner()
+    app = application(runner=runner, begin=Request(), now=lambda: NOON)
+
+    async def work() -> tuple[str, str]:
+        async with app.run_test(size=(100, 30)) as pilot:
+            before = "\n".join(screen_text(app))
+            runner.events.append(began(report))
+            await pilot.pause(0.2)
+            return before, "\n".join(screen_text(app))
+
+    before, after = asyncio.run(work())
+    assert "reading the hosts" in before
+    assert all(name in after for name in report.matrix.nodes)
+
+
+def test_other_screens_say_what_they_wait_for() -> None:
+    assert "this comes when the scan ends" in "\n".join(live([], (100, 30), "1"))
+    app = application(runner=FakeRunner(), begin=Request(), now=lambda: NOON)
+    assert "reading the hosts" in "\n".join(drive(app, (100, 30)))
 
 
 def test_resize_during_a_scan() -> None:
