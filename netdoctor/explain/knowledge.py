@@ -54,6 +54,10 @@ class Pattern:
     # The program tries again: it counts only where something failed in the end, or it is the last in the log.
     retried: bool = False
     otherwise: bool = False  # it counts where no other pattern knows the line
+    follows: bool = False  # where something failed before it, it is an echo of that
+    works: bool = False  # it shows that what was tried again before it worked in the end
+    # What it admits in place of `admits` where every rank of the logs says it.
+    by_all: Mapping[str, int] = field(default_factory=dict)
     rank: int | None = None  # it counts only where this rank says it
     line: str = ""  # a real one
     source: str = ""  # project and file
@@ -145,6 +149,9 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True):
     differs: bool = False
     retried: bool = False
     otherwise: bool = False
+    follows: bool = False
+    works: bool = False
+    by_all: _Percents = {}
     rank: int | None = None
     releases: str = ""
     example_of: str = ""
@@ -193,7 +200,7 @@ def _complete(causes: Mapping[str, Known], patterns: list[Pattern]) -> None:
         count = Counter(one.id for one in patterns)
         raise KnowledgeError(f"pattern id {min(i for i in count if count[i] > 1)} is given twice")
     for one in patterns:
-        for label in (*one.admits, *one.supports, *one.against):
+        for label in (*one.admits, *one.supports, *one.against, *one.by_all):
             if label not in causes:
                 raise KnowledgeError(f"pattern {one.id} names {label}, which has no file")
         for needed in one.needs:

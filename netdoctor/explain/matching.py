@@ -143,7 +143,8 @@ def _shown(line: bytes) -> str:
 
 
 def _value(match: re.Match[str]) -> str:
-    return (match.groupdict().get("value") or match[0])[:200]
+    value: str | None = match.groupdict().get("value")
+    return (match[0] if value is None else value)[:200]
 
 
 class _Finder:
