@@ -76,10 +76,11 @@ class Matcher:
         # What is behind a return was written over a progress bar: a line of its own, of the same number.
         kinds = known.replace(b"\r", b"\n").translate(FOLD, DROP).split(b"\n")
         self._forget()
-        fresh = set(kinds) - self._dull - self._known.keys()
+        unique = set(kinds)
+        fresh = unique - self._dull - self._known.keys()
         if fresh:
             self._learn(fresh)
-        hot = (self._known.keys() & set(kinds)) - self._tired
+        hot = (self._known.keys() & unique) - self._tired
         if not hot:
             return
         numbers, lines = _pieces(data, number)
