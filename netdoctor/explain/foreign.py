@@ -5,13 +5,23 @@ glibc and bash speak the session's language; a number means the same in all. str
 
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
-from netdoctor.compat import tomllib
+import msgspec
 
-_DATA = tomllib.loads(Path(__file__).with_name("strerror.toml").read_text("utf-8"))
-_NUMBERS: Mapping[bytes, bytes] = {key.encode(): text.encode() for key, text in _DATA["numbers"].items()}
-_ENGLISH = (*_NUMBERS.values(), *(text.encode() for text in _DATA["texts"]))
+from netdoctor.tables import table
+
+
+class _Texts(msgspec.Struct, forbid_unknown_fields=True):
+    """The file: English texts by number, and foreign ones by English."""
+
+    numbers: dict[str, str]
+    texts: dict[str, tuple[str, ...]]
+    signals: dict[str, tuple[str, ...]]
+
+
+_DATA = table("netdoctor.explain", "strerror.toml", _Texts)
+_NUMBERS = {key.encode(): text.encode() for key, text in _DATA.numbers.items()}
+_ENGLISH = (*_NUMBERS.values(), *(text.encode() for text in _DATA.texts))
 
 
 def _by_text(table: Mapping[str, Iterable[str]]) -> dict[bytes, bytes]:
@@ -22,9 +32,9 @@ def _any(texts: Iterable[bytes]) -> bytes:
     return b"|".join(map(re.escape, sorted(texts, key=len, reverse=True)))
 
 
-_TEXTS = _by_text(_DATA["texts"])
+_TEXTS = _by_text(_DATA.texts)
 _FOREIGN = re.compile(_any(_TEXTS))
-_SIGNALS = _by_text(_DATA["signals"])
+_SIGNALS = _by_text(_DATA.signals)
 # bash: job.sh: 줄 3: 21230 죽었음               python train.py
 _SIGNAL = re.compile(rb"(\d )(" + _any(_SIGNALS) + rb")(?=  )")
 # … 行 7: torchrun: 未找到命令; 5 行: and 행 5번: in others

@@ -79,6 +79,8 @@ class Known:
     words: tuple[str, ...] = ()
     checks: tuple[str, ...] = ()  # which decide, the best first
     causes: tuple[str, ...] = ()  # the keys that they find it by
+    # Where all of them pass on every node it is ruled out; not what passes by, or what no check sees whole.
+    standing: bool = True
     fix_from: tuple[str, ...] = ()  # the checks whose manual has the rest of the fix
     fix: tuple[str, ...] = ()  # what no check has
 
@@ -123,7 +125,9 @@ def read(data: dict[str, Any], name: str) -> tuple[Known | None, list[Pattern]]:
     if label and name != f"{label}.toml":
         raise KnowledgeError(f"{name}: the file of {label} is called {label}.toml")
     fields = {key: value for key, value in structs.asdict(file).items() if key != "pattern"}
-    if any(fields.values()) and not (label and file.title and file.why):
+    if any(value for key, value in fields.items() if key != "standing") and not (
+        label and file.title and file.why
+    ):
         raise KnowledgeError(f"{name}: label, title and why belong to every cause")
     patterns = [_pattern(row, label, name, number) for number, row in enumerate(file.pattern, 1)]
     return (Known(**{**fields, "why": file.why.strip("\n")}) if label else None), patterns
@@ -166,6 +170,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     words: tuple[str, ...] = ()
     checks: tuple[str, ...] = ()
     causes: tuple[str, ...] = ()
+    standing: bool = True
     fix_from: tuple[str, ...] = ()
     fix: tuple[str, ...] = ()
     pattern: list[_Row] = []
