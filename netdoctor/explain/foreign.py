@@ -45,7 +45,7 @@ _LEADS = bytes(range(0xE3, 0xEE))
 _PYTHON = re.compile(rb"\[Errno (-?\d{1,3})\] ?")
 _C = re.compile(rb"rr(?:no|or)[ :=]{1,3}(28|30|9[789]|1(?:01|04|07|1[0136]|22))\b(?: - )?")
 _SOCKET = re.compile(rb"(?i)(?:socket|connect(?:ion)?|recv|send|bind|listen|accept|errno)\b")
-_BESIDE = 60
+_NEAR = 60
 
 
 def english(block: bytes) -> bytes:
@@ -64,18 +64,18 @@ def english(block: bytes) -> bytes:
             block = _LINE.sub(lambda match: b": line %b: " % (match[1] or match[2]), block)
         block = _SIGNAL.sub(lambda match: match[1] + _SIGNALS[match[2]], block)
     if b"[Errno " in block:
-        block = _PYTHON.sub(lambda match: _told(match, block), block)
-    return _C.sub(lambda match: _told(match, block), block)
+        block = _PYTHON.sub(lambda match: _with_text(match, block), block)
+    return _C.sub(lambda match: _with_text(match, block), block)
 
 
-def _told(match: re.Match[bytes], block: bytes) -> bytes:
+def _with_text(match: re.Match[bytes], block: bytes) -> bytes:
     """A number with its text behind it, unless one stands there that is English too."""
     text, end = _NUMBERS.get(match[1], b""), match.end()
-    beside = block[end : end + _BESIDE].lstrip(b" -:]")
-    if not text or beside.startswith(_ENGLISH) or beside[:1].islower():  # a program's own words
+    behind = block[end : end + _NEAR].lstrip(b" -:]")
+    if not text or behind.startswith(_ENGLISH) or behind[:1].islower():  # a program's own words
         return match[0]
     if not match[0].startswith(b"["):
-        start = max(match.start() - _BESIDE, block.rfind(b"\n", 0, match.start()) + 1, 0)
+        start = max(match.start() - _NEAR, block.rfind(b"\n", 0, match.start()) + 1, 0)
         if not _SOCKET.search(block, start, match.start() + 4):
             return match[0]
     return match[0].rstrip(b" ") + b" " + text + (b" " if match[0].endswith(b" ") else b"")

@@ -104,15 +104,15 @@ class Matcher:
             self.restart()
 
     def _tried(self, line: bytes, read_as: bytes, number: int, candidates: Iterable[int]) -> Found | None:
-        text = _shown(line)
-        said = text if line is read_as else _shown(read_as)
+        text = _ends_of(line)
+        english_text = text if line is read_as else _ends_of(read_as)
         matched = []
         for index in candidates:
             pattern = self._patterns[index]
-            match = pattern.regex.search(said)
+            match = pattern.regex.search(english_text)
             if match is not None:
                 matched.append((pattern, _value(match) if pattern.differs else ""))
-        return Found(number, text, tuple(matched)) if matched or FAILURE.search(said) else None
+        return Found(number, text, tuple(matched)) if matched or FAILURE.search(english_text) else None
 
     def _learn(self, fresh: set[bytes]) -> None:
         for kind in fresh:
@@ -132,12 +132,12 @@ def _pieces(data: bytes, number: int) -> tuple[Sequence[int], list[bytes]]:
 
 def _behind(first: bytes, found: Found) -> Found:
     """With what a launcher put in front of the line that it is a later part of."""
-    head = _shown(first[:LINE_SHOWN])
+    head = _ends_of(first[:LINE_SHOWN])
     prefix = head[: len(head) - len(message(head))]
     return found if found.text.startswith(prefix) else found._replace(text=prefix + found.text)
 
 
-def _shown(line: bytes) -> str:
+def _ends_of(line: bytes) -> str:
     if len(line) > 2 * LINE_SHOWN:
         line = line[:LINE_SHOWN] + b" " + line[-LINE_SHOWN:]
     return line.decode("utf-8", "replace")

@@ -54,7 +54,7 @@ def test_none_is_confidently_wrong(answers: list[tuple[dict[str, str], Explanati
     ("failure", "label"),
     [
         ("[rank3]: RuntimeError: boom\n", "program_failed"),
-        ("[rank3]: __main__.BadBatch: sample 17 is empty\n", "program_failed"),
+        ("[rank3]:     raise BadBatch('sample 17 is empty')\n", "program_failed"),
         ("(raylet) A worker died or was killed while executing a task by an unexpected system error.\n",
          "host_oom_killed"),
         ("  exitcode  : -11 (pid: 25002)  (SIGSEGV)\n", "native_crash"),
