@@ -29,7 +29,7 @@ test gives each line to `explain log` and looks up each check.
 - **log**: the line that such a failure prints leads to its cause first.
 - Half: in some cases; counted as half.
 
-What such tables leave out: they are of platforms whose set-up is mended once and for all. Firewalls, names,
+What such tables leave out: they are of platforms whose set-up was corrected long ago. Firewalls, names,
 interfaces, wrong addresses and versions that differ hardly occur in them, and are what clusters of 2 to 64
 nodes fail of when they are new. They count incidents and not lost GPU hours, and the classes are those of
 whoever filed the incident.
