@@ -1,7 +1,8 @@
 """What logs admit, held against what a scan measured. Pure.
 
 A scan sees the cluster as it is now and the logs tell of earlier, so that it takes out only what lines merely
-admit: a cause that a line names stays, with a remark.
+admit and what stands until somebody mends it: a cause that a line names, memory that ran out or a link that
+flapped stay, with a remark.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,7 +48,7 @@ def join(explanation: Explanation, measured: Measured, knowledge: Knowledge) -> 
             proved.append(_proved(reason, found, confidence))
         elif checks and measured.passed.issuperset(checks):
             why = f"{listing(checks)} looked at every node and found all well"
-            if _is_stated(reason):
+            if not reason.known.standing or _is_stated(reason):
                 left.append(replace(reason, proof=(f"not now: {why}",)))
             else:
                 refuted[reason.known.label] = why

@@ -5,7 +5,7 @@ independent evidence: 1 - (1-a)(1-b)… A line that says itself what is wrong ou
 symptoms and echoes count less once there is one.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from netdoctor.explain.collecting import Gathered
@@ -21,6 +21,8 @@ BESIDE_CAUSE = {Role.CAUSE: 1.0, Role.SYMPTOM: 0.4, Role.ECHO: 0.15, Role.CONTEX
 ECHO_BESIDE_SYMPTOM = 0.4
 # A line that leaves this much of a doubt does not name a cause yet.
 NAMES_FROM = 50
+# And one that is likelier than this for some cause is of a process that failed.
+ENDS_FROM = 40
 REASONS_MAX = 8
 # A job that hangs says little after the line that it hangs at.
 LAST_WORDS = 10
@@ -31,7 +33,8 @@ UNKNOWN_SHOWN = 10
 
 def judge(gathered: Gathered, knowledge: Knowledge) -> Explanation:
     """The causes that the lines admit."""
-    hits = _in_the_end(_counting(ordered(gathered.hits)), gathered)
+    hits = _by_all(_in_the_end(_counting(ordered(gathered.hits)), gathered), gathered.ranks)
+    hits = _in_order_of_death(hits)
     weights = _weights(hits)
     by_label: dict[str, list[Hit]] = {}
     for hit in hits:
@@ -112,8 +115,53 @@ def _counting(hits: Sequence[Hit]) -> list[Hit]:
     return [hit for hit in compared if present.issuperset(hit.pattern.needs)]
 
 
+def _by_all(hits: Sequence[Hit], ranks: Collection[int]) -> list[Hit]:
+    """With what a line means that every rank says: a path that all miss is no matter of one node."""
+    by: dict[str, set[int | None]] = {}
+    for hit in hits:
+        if hit.pattern.by_all:
+            by.setdefault(hit.pattern.id, set()).add(hit.speaker.rank)
+    every = {name for name, speakers in by.items() if len(ranks) > 1 and speakers.issuperset(ranks)}
+    return [
+        replace(hit, pattern=replace(hit.pattern, admits=hit.pattern.by_all))
+        if hit.pattern.id in every
+        else hit
+        for hit in hits
+    ]
+
+
+def _in_order_of_death(hits: Sequence[Hit]) -> list[Hit]:
+    """What only follows from a failure is an echo where one is told before it, in its log or by the clock."""
+    fatal = next((hit for hit in hits if _ends(hit.pattern)), None)
+    if fatal is None:
+        return list(hits)
+    behind = hits.index(fatal)
+    return [
+        replace(hit, pattern=replace(hit.pattern, role=Role.ECHO))
+        if number > behind and hit.pattern.follows and (hit.file == fatal.file or (hit.when and fatal.when))
+        else hit
+        for number, hit in enumerate(hits)
+    ]
+
+
+def _ends(pattern: Pattern) -> bool:
+    """Whether a line is of a process that failed by itself, and not of one that waited."""
+    direct = pattern.role in (Role.CAUSE, Role.SYMPTOM) and not (pattern.follows or pattern.differs)
+    return direct and max(pattern.admits.values(), default=0) >= ENDS_FROM
+
+
 def _in_the_end(hits: Sequence[Hit], gathered: Gathered) -> list[Hit]:
     """Without what was tried again until it worked: nothing failed, and the log goes on behind it."""
+    works: dict[str, int] = {}
+    for hit in hits:
+        if hit.pattern.works:
+            last = gathered.last[hit.pattern.id, hit.file]
+            works[hit.file] = max(works.get(hit.file, 0), last)
+    hits = [
+        hit
+        for hit in hits
+        if not (hit.pattern.retried and gathered.last[hit.pattern.id, hit.file] < works.get(hit.file, 0))
+    ]
     if any(hit.pattern.role is not Role.CONTEXT and not hit.pattern.retried for hit in hits):
         return list(hits)
     lines = {source.name: source.lines for source in gathered.sources}

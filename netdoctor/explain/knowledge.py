@@ -54,6 +54,10 @@ class Pattern:
     # The program tries again: it counts only where something failed in the end, or it is the last in the log.
     retried: bool = False
     otherwise: bool = False  # it counts where no other pattern knows the line
+    follows: bool = False  # where something failed before it, it is an echo of that
+    works: bool = False  # it shows that what was tried again before it worked in the end
+    # What it admits in place of `admits` where every rank of the logs says it.
+    by_all: Mapping[str, int] = field(default_factory=dict)
     rank: int | None = None  # it counts only where this rank says it
     line: str = ""  # a real one
     source: str = ""  # project and file
@@ -75,6 +79,8 @@ class Known:
     words: tuple[str, ...] = ()
     checks: tuple[str, ...] = ()  # which decide, the best first
     causes: tuple[str, ...] = ()  # the keys that they find it by
+    # Where all of them pass on every node it is ruled out; not what passes by, or what no check sees whole.
+    standing: bool = True
     fix_from: tuple[str, ...] = ()  # the checks whose manual has the rest of the fix
     fix: tuple[str, ...] = ()  # what no check has
 
@@ -119,7 +125,9 @@ def read(data: dict[str, Any], name: str) -> tuple[Known | None, list[Pattern]]:
     if label and name != f"{label}.toml":
         raise KnowledgeError(f"{name}: the file of {label} is called {label}.toml")
     fields = {key: value for key, value in structs.asdict(file).items() if key != "pattern"}
-    if any(fields.values()) and not (label and file.title and file.why):
+    if any(value for key, value in fields.items() if key != "standing") and not (
+        label and file.title and file.why
+    ):
         raise KnowledgeError(f"{name}: label, title and why belong to every cause")
     patterns = [_pattern(row, label, name, number) for number, row in enumerate(file.pattern, 1)]
     return (Known(**{**fields, "why": file.why.strip("\n")}) if label else None), patterns
@@ -145,6 +153,9 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True):
     differs: bool = False
     retried: bool = False
     otherwise: bool = False
+    follows: bool = False
+    works: bool = False
+    by_all: _Percents = {}
     rank: int | None = None
     releases: str = ""
     example_of: str = ""
@@ -159,6 +170,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     words: tuple[str, ...] = ()
     checks: tuple[str, ...] = ()
     causes: tuple[str, ...] = ()
+    standing: bool = True
     fix_from: tuple[str, ...] = ()
     fix: tuple[str, ...] = ()
     pattern: list[_Row] = []
@@ -193,7 +205,7 @@ def _complete(causes: Mapping[str, Known], patterns: list[Pattern]) -> None:
         count = Counter(one.id for one in patterns)
         raise KnowledgeError(f"pattern id {min(i for i in count if count[i] > 1)} is given twice")
     for one in patterns:
-        for label in (*one.admits, *one.supports, *one.against):
+        for label in (*one.admits, *one.supports, *one.against, *one.by_all):
             if label not in causes:
                 raise KnowledgeError(f"pattern {one.id} names {label}, which has no file")
         for needed in one.needs:

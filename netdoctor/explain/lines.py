@@ -65,7 +65,11 @@ _HOSTS = (
     # host      : gpu-a02   of torchrun's summary
     re.compile(r"^\s{0,8}host\s{1,10}: (?P<host>[\w.-]{1,253})\s*$"),
 )
-_WORLDS = (re.compile(r"\b(?:world[_ ]size|WORLD_SIZE|nranks)\s?[=:]?\s?['\"]?(?P<world_size>\d{1,7})\b"),)
+_WORLDS = (
+    re.compile(r"\b(?:world[_ ]size|WORLD_SIZE|nranks)\s?[=:]?\s?['\"]?(?P<world_size>\d{1,7})\b"),
+    # Initializing distributed: GLOBAL_RANK: 0, MEMBER: 1/16   Lightning
+    re.compile(r"\bMEMBER: \d{1,7}/(?P<world_size>\d{1,7})\b"),
+)
 
 _ISO = re.compile(
     r"(?<!\d)(?P<y>(?:19|20)\d\d)[-/](?P<mo>[01]\d)[-/](?P<d>[0-3]\d)[T _]"

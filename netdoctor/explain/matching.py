@@ -6,12 +6,14 @@ expressions. For logs that repeat themselves the time is that of folding. Kinds 
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from netdoctor.explain.foreign import english
 from netdoctor.explain.knowledge import Pattern
-from netdoctor.explain.lines import ESCAPES
+from netdoctor.explain.lines import ESCAPES, message
 from netdoctor.explain.literals import DROP, FOLD, fold
 
 # What a line that reports an error holds, as it stands, and folded.
@@ -70,22 +72,29 @@ class Matcher:
         """What is found in whole lines, the first of which has this number."""
         if b"\x1b" in data:
             data = ESCAPES.sub(b"", data)
-        kinds = data.translate(FOLD, DROP).split(b"\n")
+        known = english(data)
+        # What is behind a return was written over a progress bar: a line of its own, of the same number.
+        kinds = known.replace(b"\r", b"\n").translate(FOLD, DROP).split(b"\n")
         self._forget()
-        fresh = set(kinds) - self._dull - self._known.keys()
+        unique = set(kinds)
+        fresh = unique - self._dull - self._known.keys()
         if fresh:
             self._learn(fresh)
-        hot = (self._known.keys() & set(kinds)) - self._tired
+        hot = (self._known.keys() & unique) - self._tired
         if not hot:
             return
-        lines = data.split(b"\n")
+        numbers, lines = _pieces(data, number)
+        read_as = lines if known is data else known.replace(b"\r", b"\n").split(b"\n")
         for index, kind in enumerate(kinds):
             if kind in hot:
                 times = self._counts[kind] = self._counts.get(kind, 0) + 1
                 if times >= self._often or not self._known[kind]:
                     self._tired.add(kind)
                     hot.discard(kind)
-                yield from self._tried(lines[index], number + index, self._known[kind])
+                found = self._tried(lines[index], read_as[index], numbers[index], self._known[kind])
+                if found is not None:
+                    first = lines[bisect_left(numbers, numbers[index])]
+                    yield found if first is lines[index] else _behind(first, found)
 
     def _forget(self) -> None:
         if len(self._dull) > KINDS_MAX:
@@ -94,19 +103,16 @@ class Matcher:
             self._known.clear()
             self.restart()
 
-    def _tried(self, line: bytes, number: int, candidates: Iterable[int]) -> Iterator[Found]:
-        cut = len(line) > 2 * LINE_SHOWN
-        content = line[:LINE_SHOWN] + b" " + line[-LINE_SHOWN:] if cut else line
-        # What is behind a return was written over a progress bar.
-        text = content.decode("utf-8", "replace").strip("\r").replace("\r", " \u23ce ")
+    def _tried(self, line: bytes, read_as: bytes, number: int, candidates: Iterable[int]) -> Found | None:
+        text = _ends_of(line)
+        english_text = text if line is read_as else _ends_of(read_as)
         matched = []
         for index in candidates:
             pattern = self._patterns[index]
-            match = pattern.regex.search(text)
+            match = pattern.regex.search(english_text)
             if match is not None:
                 matched.append((pattern, _value(match) if pattern.differs else ""))
-        if matched or FAILURE.search(text):
-            yield Found(number, text, tuple(matched))
+        return Found(number, text, tuple(matched)) if matched or FAILURE.search(english_text) else None
 
     def _learn(self, fresh: set[bytes]) -> None:
         for kind in fresh:
@@ -115,8 +121,31 @@ class Matcher:
         self._dull.update(kind for kind in fresh - self._known.keys() if len(kind) <= KIND_LETTERS_MAX)
 
 
+def _pieces(data: bytes, number: int) -> tuple[Sequence[int], list[bytes]]:
+    """The parts of lines that returns end, too, and of which line each is."""
+    lines = data.split(b"\n")
+    if b"\r" not in data:
+        return range(number, number + len(lines)), lines
+    parts = [line.split(b"\r") for line in lines]
+    return [at for at, of_one in enumerate(parts, number) for _ in of_one], [p for ps in parts for p in ps]
+
+
+def _behind(first: bytes, found: Found) -> Found:
+    """With what a launcher put in front of the line that it is a later part of."""
+    head = _ends_of(first[:LINE_SHOWN])
+    prefix = head[: len(head) - len(message(head))]
+    return found if found.text.startswith(prefix) else found._replace(text=prefix + found.text)
+
+
+def _ends_of(line: bytes) -> str:
+    if len(line) > 2 * LINE_SHOWN:
+        line = line[:LINE_SHOWN] + b" " + line[-LINE_SHOWN:]
+    return line.decode("utf-8", "replace")
+
+
 def _value(match: re.Match[str]) -> str:
-    return (match.groupdict().get("value") or match[0])[:200]
+    value: str | None = match.groupdict().get("value")
+    return (match[0] if value is None else value)[:200]
 
 
 class _Finder:

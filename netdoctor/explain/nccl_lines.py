@@ -21,7 +21,7 @@ _WORTH = re.compile(
     rb"|TUNER/Plugin|Using tuner plugin|PROFILER/Plugin|NCCL version|NCCL_\w+ set )"
     rb"|NCCL version \d"
 )
-_HOST = re.compile(r"[A-Za-z0-9][\w.-]{0,253}$")
+_SPEAKER = re.compile(r"([A-Za-z0-9][\w.-]{0,253}):(\d{1,10}):\d{1,10} \[(\d{1,4})\]\s*\Z")
 _VERSION = re.compile(r"NCCL version (\d{1,2}\.\d{1,3}\.\d{1,3})\S{0,40}?\+cuda(\d{1,2}\.\d{1,2})")
 _INIT = re.compile(
     r"comm (0x[0-9a-f]+) (?:parent \S+ )?rank (\d+) n[rR]anks (\d+) cudaDev.{0,300}- ?Init (START|COMPLETE)"
@@ -124,12 +124,8 @@ def _speaker(prefix: str) -> tuple[str, str, str]:
     >>> _speaker("[1,3]<stdout>:a-1:1287:1328 [3] ")
     ('a-1', '1287', '3')
     """
-    *_, name, device = ("", "", *prefix[-400:].split())
-    host, pid, thread = ("", "", *name.rsplit(":", 2))[-3:]
-    found = _HOST.search(host)
-    if found is None or not (pid.isdigit() and thread.isdigit() and device[1:-1].isdigit()):
-        return "", "", ""
-    return found[0], pid, device[1:-1]
+    found = _SPEAKER.search(prefix, max(0, len(prefix) - 400))
+    return (found[1], found[2], found[3]) if found else ("", "", "")
 
 
 def _worth(data: bytes) -> Iterator[tuple[str, str]]:

@@ -208,6 +208,11 @@ def _lines(log: Log, pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         data = rest + piece[at:]
         end = data.rfind(b"\n")
         if end < 0:
+            # A progress bar: what was written over is looked at, and the line goes on as it began.
+            back = data.rfind(b"\r") if len(data) > LINE_MAX else -1
+            if back > 0:
+                yield number, data[:back]
+                data = data[: data.find(b"\r")][:HEAD] + data[back:]
             rest = data
             if len(data) > LINE_MAX:
                 rest, skipping = data[:LINE_MAX], True

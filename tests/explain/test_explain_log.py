@@ -31,7 +31,7 @@ def test_exit_codes_tell_recognised_unknown_and_bad_input(
     for name, content, code, said in (
         ("known", f"step 1\n{SHM}\n", 0, "[1] "),
         ("healthy", "step 1 loss 2.0\nstep 2 loss 1.9\n", 3, "Nothing wrong was found."),
-        ("unknown", "FooError: cannot frobnicate 10.1.2.3\n", 3, "FooError: cannot frobnicate <address>"),
+        ("unknown", "foo: FATAL: cannot frobnicate 10.1.2.3\n", 3, "foo: FATAL: cannot frobnicate <address>"),
         ("empty", "", 3, "Nothing wrong was found."),
     ):
         path = tmp_path / name

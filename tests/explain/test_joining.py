@@ -20,11 +20,13 @@ KNOWN = {
         ("shm", ("host.shm",), ("shm-small",)),
         ("program", (), ()),
     )
+} | {
+    "memory": Known(label="memory", title="m", why="w", checks=("host.memory",), standing=False),
 }
 FOUND = Proof(
     key="firewall-drop", title="n2 drops connections", check="net.ports", fixes=("open it\nufw disable",)
 )
-WELL = frozenset({"net.ports", "rdzv.reach", "rdzv.addr", "host.shm"})
+WELL = frozenset({"net.ports", "rdzv.reach", "rdzv.addr", "host.shm", "host.memory"})
 
 
 def said(**confidence: Confidence) -> Explanation:
@@ -91,6 +93,9 @@ LISTED = {"address": LIKELY, "firewall": POSSIBLE, "program": POSSIBLE}
             [("firewall", POSSIBLE)],
             [],
             id="a suspicion proves nothing",
+        ),
+        pytest.param(
+            {"memory": POSSIBLE}, Measured(passed=WELL), [("memory", POSSIBLE)], [], id="what passes by stays"
         ),
         pytest.param({}, Measured(passed=WELL), [], [], id="nothing known"),
     ],

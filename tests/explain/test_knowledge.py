@@ -23,6 +23,14 @@ TAXONOMY = frozenset(
         "software_missing",
         "storage_failing",
         "nccl_setting_refused",
+        "clock_wrong",
+        "file_damaged",
+        "gpu_slowed",
+        "loss_not_finite",
+        "native_crash",
+        "network_flaky",
+        "process_limit",
+        "slurm_request_invalid",
         "wrong_socket_ifname",
         "socket_ifname_not_found",
         "hostname_resolves_loopback",
@@ -128,6 +136,47 @@ def test_checks_and_their_causes_exist(known: Knowledge) -> None:
         if f'"{key.rstrip("*")}' not in everything
     ]
     assert not wrong
+
+
+# Checks that no cause names, and why: a line of a log can lead to none of them.
+UNASKED = {
+    "bw.pair": "rates: nothing fails of a slow link, and it costs minutes of traffic",
+    "bw.rdma": "rates: nothing fails of a slow link, and it costs minutes of traffic",
+    "bw.tcp": "rates: nothing fails of a slow link, and it costs minutes of traffic",
+    "gpu.affinity": "slows transfers and ends no job",
+    "host.tuning": "slows steps and ends no job",
+    "ssh.speed": "slows launches and ends no job",
+    "facts.file": "of netdoctor's own way to the nodes, which no job uses",
+    "meet.task": "of netdoctor's own way to the nodes, which no job uses",
+}
+
+
+def test_each_check_is_asked_by_a_cause_or_listed_with_the_reason(known: Knowledge) -> None:
+    asked = {check for one in known.causes.values() for check in one.checks}
+    assert UNASKED.keys() == load_builtin().keys() - asked
+
+
+def test_what_only_a_moment_showed_is_not_ruled_out_by_a_scan_of_today(known: Knowledge) -> None:
+    """Memory, disks and links are well again when the job is gone; a launcher's numbers no check sees."""
+    passing = ("host_oom_killed", "gpu_oom_one_rank", "disk_full", "ib_link_or_fabric", "port_in_use")
+    unseen = ("rank_world_size_misconfig", "duplicate_gpu", "collective_timeout_slow_rank")
+    assert not any(known.causes[label].standing for label in (*passing, *unseen))
+    assert known.causes["firewall_blocked"].standing
+
+
+@pytest.mark.parametrize(
+    ("line", "checks"),
+    [
+        ("RuntimeError: CUDA error 802: system not yet initialized", {"gpu.fabric"}),
+        ("NCCL WARN NET/IB : Got completion with error 12, opcode 1, len 0, vendor err 129",
+         {"rdma.errors", "rdma.port", "rdma.gid"}),
+        ("pdsh@node1: node0: Permission denied (publickey).", {"ssh.login", "ssh.mesh"}),
+        ("ssh: connect to host node1 port 22: Connection refused", {"ssh.login", "ssh.mesh"}),
+    ],
+)  # fmt: skip
+def test_a_line_asks_every_check_that_decides(line: str, checks: set[str], known: Knowledge) -> None:
+    said = explain_text({"log": line}, known).reasons
+    assert checks <= {check for one in said for check in one.known.checks}
 
 
 def test_every_file_has_a_source(known: Knowledge) -> None:

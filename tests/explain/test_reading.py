@@ -62,12 +62,15 @@ def test_every_form_is_read(tmp_path: Path) -> None:
 
 
 def test_a_long_line_is_quoted_where_the_trouble_is(tmp_path: Path) -> None:
-    for times, quoted in ((9, "1%|#| 1/9 ⏎"), *((many, "… 1%|#| 1/9 ⏎") for many in (900, 2000, 9000))):
-        before = "  1%|#| 1/9\r" * times
-        (tmp_path / "log").write_bytes(f"{before}{LINE}\n".encode())
-        [line] = explain([str(tmp_path / "log")]).reasons[0].lines
-        assert line.text.startswith(quoted)
-        assert line.text.endswith(LINE)
+    """Behind a progress bar, however long: a return begins a line of the same number, by the same speaker."""
+    for times in (1, 9, 900, 9000, 200_000):
+        bar = "  1%|#| 1/9\r" * times
+        (tmp_path / "log").write_bytes(f"[rank3]: {bar}{LINE}\r  2%|#| 2/9\r{bar}\nover\n".encode())
+        said = explain([str(tmp_path / "log")])
+        [line] = said.reasons[0].lines
+        assert (line.text, line.rank, line.line) == (f"[rank3]: {LINE}", 3, 1)
+        assert not said.sources[0].remarks
+        assert said.sources[0].lines == 2
 
 
 def test_what_cannot_be_read_whole_is_told(tmp_path: Path) -> None:
