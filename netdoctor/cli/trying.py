@@ -295,7 +295,10 @@ def _causes(args: argparse.Namespace, before: _Before, result: "Outcome") -> "tu
     report = None
     with suppress(InputError, KeyboardInterrupt):
         _say(args, "looks at the nodes again, for what may have ended it")
-        report = _scan(args, prepared(replace(before.plan.request, save=None), quiet=args.quiet))
+        # A quick one tries nothing between the nodes.
+        profile = "full" if before.plan.request.profile == "full" else "launch"
+        request = replace(before.plan.request, save=None, profile=profile)
+        report = _scan(args, prepared(request, quiet=args.quiet))
     if explanation is not None and report is not None:
         explanation = joined(explanation, report)
     found = _by_logs(explanation, result) if explanation is not None else []

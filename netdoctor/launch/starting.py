@@ -147,8 +147,10 @@ def _host(address: str) -> str:
 
 def _accelerate(plan: LaunchPlan, node: PlanNode) -> list[str]:
     plan.even("accelerate divides --num_processes evenly over --num_machines")
+    if any(one.gpus == 0 for one in plan.nodes):
+        raise InputError("accelerate starts nodes without GPUs by MPI alone; take torchrun, or its own options")
     return [
-        *(["--multi_gpu"] if node.gpus else ["--cpu"]),
+        "--multi_gpu",
         f"--num_machines={len(plan.nodes)}",
         f"--num_processes={plan.world}",
         f"--machine_rank={node.rank}",

@@ -42,7 +42,7 @@ def test_processes_that_are_given_stay() -> None:
 
 def test_accelerate_counts_the_processes_of_all_nodes() -> None:
     words = argv("accelerate", "launch", "train.py")
-    assert words[2:6] == ["--cpu", "--num_machines=2", "--num_processes=4", "--machine_rank=1"]
+    assert words[2:6] == ["--multi_gpu", "--num_machines=2", "--num_processes=4", "--machine_rank=1"]
     assert argv("accelerate", "launch", "--machine_rank=0", "train.py") == [
         "accelerate", "launch", "--machine_rank=0", "train.py",
     ]  # fmt: skip

@@ -104,6 +104,8 @@ OPENS = {
     "netdoctor/measure/imports.py": ("program", OWN_DATA),
     "netdoctor/measure/ranks.py": ("program", OWN_DATA),
     "netdoctor/report/formats/html.py": ("render", OWN_DATA),
+    "netdoctor/trial/logs.py": ("_append", "in a folder that it made new, without links"),
+    "netdoctor/trial/running.py": ("_start", OWN_DATA),
     "netdoctor/report/save.py": ("_replace own_folder", "by descriptors of folders, without links"),
     "netdoctor/report/schema.py": ("report_schema_text", OWN_DATA),
     "netdoctor/tables.py": ("table", OWN_DATA),
