@@ -147,7 +147,7 @@ def describe(function: CheckFunction, **options: Unpack[Options]) -> Check:
     parameters = tuple(_parameters(function))
     for key in options.get("expects", {}):
         if not _KEY.match(key):
-            raise CheckError(f"{name}: {key!r} is no key such as gpu.driver")
+            raise CheckError(f"{name}: {key!r} is not a key such as gpu.driver")
     # What the user typed is the same for every node.
     facts = [p for p in parameters if p.info.group not in ("job", "wanted")]
     check_id = f"{family}.{rest.replace('_', '-')}"
@@ -225,7 +225,7 @@ def _parameters(function: Callable[..., object]) -> Iterator[Parameter]:
             hint = typing.get_args(hint)[1]
         if not isinstance(hint, type) or hint not in FACT_TYPES:
             raise CheckError(
-                f"{function.__name__}: parameter {name} has type {hint!r}, which is no fact; "
+                f"{function.__name__}: parameter {name} has type {hint!r}, which is not a fact; "
                 f"use a fact dataclass, Mapping[str, Fact] for all nodes, or Fact | None"
             )
         yield Parameter(name=name, fact=hint, info=FACT_TYPES[hint], all_nodes=all_nodes, optional=optional)

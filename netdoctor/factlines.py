@@ -129,7 +129,7 @@ def decode(data: bytes, position: str, unread: bool = False) -> Line:
         raise refuse(error) from None
     line = Line(node=wire.node, version=wire.version, taken=wire.taken, facts=wire.facts)
     if not is_time(line.taken):
-        raise refuse("the field taken is no time such as 2026-11-22T08:01:12.345Z") from None
+        raise refuse("the field taken is not a time such as 2026-11-22T08:01:12.345Z") from None
     if not line.node or len(line.node) > NAME_MAX:
         raise refuse(f"the field node is empty or has more than {NAME_MAX} characters")
     return line

@@ -92,7 +92,7 @@ def open_shared(path: str | os.PathLike[str], *, found: bool) -> Opened:
         os.close(descriptor)
         if stat.S_ISDIR(info.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
-        raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
     file = os.fdopen(descriptor, "rb")
     return Opened(file, foreign_owner(info.st_uid), stat.S_IMODE(info.st_mode), info.st_uid, info.st_size)
 

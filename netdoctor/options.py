@@ -50,7 +50,7 @@ class Rule:
 
 def _text(text: str) -> str:
     if "\0" in text or len(text) > 1 << 16:
-        raise InputError("that is no text of an option")
+        raise InputError("that is not the text of an option")
     return text
 
 
@@ -61,7 +61,7 @@ def _file(text: str) -> Path:
 def port(text: str) -> int:
     """A TCP port."""
     if not text.isdecimal() or not 0 < int(text) < 65536:
-        raise InputError(f"{clean(text, 40)!r} is no port; write 1 to 65535")
+        raise InputError(f"{clean(text, 40)!r} is not a port; write 1 to 65535")
     return int(text)
 
 
@@ -72,21 +72,21 @@ def seconds(text: str) -> float:
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and 0 < value <= 86400):
-        raise InputError(f"{clean(text, 40)!r} is no time; write seconds, such as 30")
+        raise InputError(f"{clean(text, 40)!r} is not a time; write seconds, such as 30")
     return value
 
 
 def count(text: str) -> int:
     """1 to 4096."""
     if not text.isdecimal() or not 0 < int(text) <= 4096:
-        raise InputError(f"{clean(text, 40)!r} is no count; write 1 to 4096")
+        raise InputError(f"{clean(text, 40)!r} is not a count; write 1 to 4096")
     return int(text)
 
 
 def _number(least: int, most: int, what: str) -> Callable[[str], int]:
     def number(text: str) -> int:
         if not (text.isascii() and text.isdecimal()) or not least <= int(text[:12]) <= most:
-            raise InputError(f"{clean(text, 40)!r} is no number of {what}; write {least} to {most}")
+            raise InputError(f"{clean(text, 40)!r} is not a number of {what}; write {least} to {most}")
         return int(text[:12])
 
     return number
@@ -102,7 +102,7 @@ def _globs(text: str) -> tuple[str, ...]:
 def node_path(text: str) -> str:
     """A path on the nodes."""
     if not re.match(r"\A(/|~/|~\Z)[^\x00-\x1f\x7f]{0,1000}\Z", text):
-        raise InputError(f"{clean(text, 60)!r} is no path on the nodes; write /data or ~/run")
+        raise InputError(f"{clean(text, 60)!r} is not a path on the nodes; write /data or ~/run")
     if text.startswith(("/proc", "/sys/")):
         raise InputError(f"{clean(text, 60)!r} holds nothing of a job")
     return text.rstrip("/") or "/"
@@ -119,7 +119,7 @@ def url(text: str) -> str:
     bare = f"{parts[1]}{parts[2].rpartition('@')[2]}{parts[3]}" if parts else ""
     known = _URL.fullmatch(bare) if len(bare) <= 1000 else None
     if known is None or not 0 < int((known[2] or ":443")[1:]) < 65536:
-        raise InputError("that is no URL; write https://host/path")
+        raise InputError("that is not a URL; write https://host/path")
     return bare
 
 
@@ -139,13 +139,13 @@ def _jump(text: str) -> str:
     # What is in it reaches a shell by way of ssh, which runs another ssh for each hop.
     safe = re.fullmatch(r"[A-Za-z0-9_.@:%,/\[\] -]{0,4096}", text)
     if not safe or any(hop.strip().startswith("-") for hop in text.split(",")):
-        raise InputError(f"{clean(text, 60)!r} is no jump host; write [user@]host[:port]")
+        raise InputError(f"{clean(text, 60)!r} is not a jump host; write [user@]host[:port]")
     return text
 
 
 def _partition(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.,-]{0,200}", text):
-        raise InputError(f"{clean(text, 60)!r} is no partition of Slurm's")
+        raise InputError(f"{clean(text, 60)!r} is not a partition of Slurm's")
     return text
 
 
@@ -211,7 +211,7 @@ class Option:
             if not isinstance(value, list | tuple) or len(value) > (
                 FACTS_MAX if self.open_ended else MANY_MAX
             ):
-                raise InputError("that is no list")
+                raise InputError("that is not a list")
             found = [self._one(one) for one in value]
             return tuple(x for one in found for x in (one if isinstance(one, tuple) else (one,)))
         return self._one(value)

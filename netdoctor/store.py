@@ -156,7 +156,7 @@ def decoder(group: str) -> Callable[[Any], Any]:
 
 def _from_plain(group: str, cls: type | None, raw: Any) -> Any:
     if not isinstance(raw, dict):
-        return Missing(Why.UNPARSABLE, f"{group}: the node's answer is no object")
+        return Missing(Why.UNPARSABLE, f"{group}: the node's answer is not an object")
     if "value" not in raw:
         reason = _reason(raw.get("missing"))
         return reason or Missing(Why.UNPARSABLE, f"{group}: neither a value nor a reason")

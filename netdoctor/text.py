@@ -106,6 +106,38 @@ def columns_of(environ: Mapping[str, str]) -> int | None:
     )
 
 
+def hung(text: str, indent: str, width: int | None, rest: str | None = None) -> list[str]:
+    """`text` wrapped behind `indent`, and behind `rest` from the second line on. No word is torn."""
+    import textwrap
+
+    if width is None:
+        return [f"{indent}{text}"]
+    return textwrap.wrap(
+        text,
+        max(width, len(indent) + 20),
+        initial_indent=indent,
+        subsequent_indent=indent if rest is None else rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def columns(requested: int | None) -> int | None:
+    """How wide lines may be: as asked for, as the terminal is, or None where they go to a file or program.
+
+    There an exported COLUMNS says nothing: whatever has loaded readline gives one to all that it starts.
+    """
+    import os
+    import sys
+
+    if requested is not None or not sys.stdout.isatty():
+        return requested
+    try:
+        return max(os.get_terminal_size(sys.stdout.fileno()).columns, 40)
+    except (OSError, ValueError):
+        return 80
+
+
 _IFNAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,14}")
 
 

@@ -44,7 +44,9 @@ def short(gid: str) -> str:
 
 def hca_evidence(facts: RdmaFacts) -> Evidence:
     """The HCAs of a node as sysfs shows them."""
-    rows = [f"{hca.name} {hca.hca_type or ''} fw {hca.fw_version or '?'}" for hca in facts.hcas]
+    rows = [
+        " ".join(filter(None, (hca.name, hca.hca_type, f"fw {hca.fw_version or '?'}"))) for hca in facts.hcas
+    ]
     return seen("/sys/class/infiniband", listing(rows, 8) or "empty", "file")
 
 

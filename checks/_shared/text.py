@@ -21,6 +21,11 @@ def size(value: int) -> str:
     return f"{value / MIB:.0f} MiB" if value >= MIB else f"{value / 1024:.0f} KiB"
 
 
+def number(count: int, noun: str) -> str:
+    """``1 error``, ``2 errors``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def title_text(text: str) -> str:
     """`text` for a cause title, where braces are placeholders."""
     return text.replace("{", "{{").replace("}", "}}")

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from netdoctor.check import check
 from netdoctor.checks._shared.majority import of_most
-from netdoctor.checks._shared.text import listing
+from netdoctor.checks._shared.text import listing, number
 from netdoctor.facts.accelerators import AcceleratorFacts, AmdGpu
 from netdoctor.model import DERIVED, LIKELY, PEERS, Action, Cause, Finding, look, ok, seen, skip, unknown
 
@@ -51,6 +51,9 @@ class Shared(NamedTuple):
     where: str
     shell: str
 
+    def amount(self, value: int) -> str:
+        return f"{value} {self.words.removesuffix('s') if value == 1 else self.words}"
+
 
 def _errors(board: AmdGpu) -> Outcome | None:
     parts = listing(f"{count} in {part}" for part, count in board.uncorrected.items())
@@ -60,7 +63,7 @@ def _errors(board: AmdGpu) -> Outcome | None:
 def _pages(kind: str, words: str) -> Callable[[AmdGpu], Outcome | None]:
     def find(board: AmdGpu) -> Outcome | None:
         count = board.bad_pages.get(kind, 0)
-        return (f"{count} bad page{'s' if count > 1 else ''} of memory {words}", "none") if count else None
+        return (f"{number(count, 'bad page')} of memory {words}", "none") if count else None
 
     return find
 
@@ -139,10 +142,10 @@ def _below_peers(boards: Mapping[Board, AmdGpu]) -> Iterator[Finding]:
         for (node, address), value in values.items():
             if typical is not None and value < typical:
                 yield rule.cause.warn(
-                    f"AMD GPU {address} has {value} {rule.words}, most have {typical}",
+                    f"AMD GPU {address} has {rule.amount(value)}, most have {typical}",
                     at=node,
-                    observed=f"{value} {rule.words}",
-                    expected=PEERS(f"{typical} {rule.words}"),
+                    observed=rule.amount(value),
+                    expected=PEERS(rule.amount(typical)),
                     seen=seen(f"{rule.where} of {address}", str(value), "file"),
                     fixes=look("compare the GPUs", rule.shell),
                 )
@@ -196,8 +199,8 @@ def amd_health(nodes: Mapping[str, AcceleratorFacts]) -> Iterator[Finding]:
 def _unjudged(board: AmdGpu) -> str:
     corrected, retired = sum(board.corrected.values()), board.bad_pages.get("R")
     parts = (
-        f"{corrected} corrected errors" if corrected else "",
-        f"{retired} retired pages" if retired else "",
-        f"{board.replays} PCIe replays" if board.replays else "",
+        number(corrected, "corrected error") if corrected else "",
+        number(retired, "retired page") if retired else "",
+        number(board.replays, "PCIe replay") if board.replays else "",
     )
     return listing(part for part in parts if part)

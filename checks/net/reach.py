@@ -31,7 +31,12 @@ def words(row: Reached, good: Sequence[str]) -> Words:
     host, port = (parts[1].strip("[]"), parts[2] or "443") if parts else ("", "443")
     plain = host if is_host_name(host) or parse(host) else ""
     endpoint = quoted(f"[{plain}]:{port}" if ":" in plain else f"{plain}:{port}")
-    return {"host": plain, "endpoint": endpoint, "as_others": f", as on {listing(good, 2)}" if good else ""}
+    return {
+        "host": plain,
+        "endpoint": endpoint,
+        "as_others": f", as on {listing(good, 2)}" if good else "",
+        "not_others": f", and not {listing(good, 2)}" if good else "",
+    }
 
 
 @check(
@@ -90,15 +95,16 @@ def _stopped(row: Reached, good: Sequence[str]) -> Finding:
 
 
 def _differing(rows: Sequence[Reached]) -> Iterator[Finding]:
-    """One that is refused what the others get, as by a list of addresses."""
+    """One that is refused, and not by the answer that most get: as by a list of addresses."""
     statuses: Mapping[str, int] = {row.node: row.status or 0 for row in rows}
     spread = majority(statuses)
+    most = spread.groups.get(spread.value, ()) if spread.value is not None else ()
     for row in rows:
         if spread.value is not None and statuses[row.node] != spread.value and statuses[row.node] >= 400:
             yield OUTCOMES.finding(
                 "differs",
-                words(row, spread.groups[spread.value]),
-                f"{row.url} answers {row.status} here, {spread.value} on most nodes",
+                words(row, most if spread.value < 400 else ()),
+                f"{row.url} answers {row.status} here, {spread.value} on {listing(most, 4)}",
                 Status.WARN,
                 at=row.node,
                 observed=str(row.status),

@@ -44,7 +44,7 @@ def take(parser: argparse.ArgumentParser, argv: Sequence[str], environ: Mapping[
             flags = [one.removeprefix(PREFIX) for one in known]
             if not name.startswith(FOREIGN) and did_you_mean(word := name.removeprefix(PREFIX), flags):
                 hint = did_you_mean(word, flags).replace("mean ", f"mean {PREFIX}")
-                remarks.append(f"{clean(name, 60)} is no option{hint}")
+                remarks.append(f"{clean(name, 60)} is not an option{hint}")
         elif not _is_on_command_line(_AGAINST.get(action.dest, ()), argv):
             parser.set_defaults(**{action.dest: _value(name, action, environ[name])})
             if not _is_on_command_line(action.option_strings, argv):
@@ -65,7 +65,7 @@ def _value(name: str, action: argparse.Action, text: str) -> Any:
     if isinstance(action, argparse._CountAction):
         text = {"true": "1", "false": "0"}.get(text.lower(), text)
         if not text.isdecimal():
-            raise InputError(f"{name}: {clean(text, 40)!r} is no number")
+            raise InputError(f"{name}: {clean(text, 40)!r} is not a number")
         return int(text[:3])
     if action.nargs == 0:
         if text.lower() not in (*_YES, *_NO):

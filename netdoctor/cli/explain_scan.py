@@ -135,7 +135,7 @@ def split_endpoint(endpoint: str) -> tuple[str, int]:
     port = int(match[2] or PORT) if match else 0
     if match is None or not 0 < port < 65536:
         raise InputError(
-            f"explain log: --ras {clean(endpoint, 80)!r} is no HOST or HOST:PORT, such as gpu03:28028"
+            f"explain log: --ras {clean(endpoint, 80)!r} is not a HOST or HOST:PORT, such as gpu03:28028"
         )
     return match[1].strip("[]"), port
 

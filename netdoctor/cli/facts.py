@@ -124,6 +124,6 @@ def _write(output: str, node: str, line: bytes) -> None:
         path.mkdir(mode=0o700, exist_ok=True)
         write_into(path, name_of(node), line)
     except FileExistsError:
-        raise InputError(f"-o {output}: is no folder, and the name of a file ends in .jsonl") from None
+        raise InputError(f"-o {output}: is not a folder, and the name of a file ends in .jsonl") from None
     except OSError as error:
         raise InputError(f"-o {output}: {error.strerror or error}") from None

@@ -139,7 +139,7 @@ def _add_starting(parser: argparse.ArgumentParser) -> None:
 def _age(text: str) -> float:
     found = re.fullmatch(r"([0-9]{1,6})([smhd]?)", text)
     if not found:
-        raise argparse.ArgumentTypeError(f"{clean(text, 40)!r} is no time; write 90, 10m or 2h")
+        raise argparse.ArgumentTypeError(f"{clean(text, 40)!r} is not a time; write 90, 10m or 2h")
     return int(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]
 
 
@@ -158,7 +158,7 @@ def _hosts_out(text: str) -> tuple[str, Path]:
 
 def _code(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 256:
-        raise argparse.ArgumentTypeError(f"{clean(text, 40)!r} is no exit code; write 1 to 255")
+        raise argparse.ArgumentTypeError(f"{clean(text, 40)!r} is not an exit code; write 1 to 255")
     return int(text)
 
 

@@ -3,11 +3,10 @@
 import argparse
 import re
 import sys
-import textwrap
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NoReturn
 
-from netdoctor.text import did_you_mean
+from netdoctor.text import did_you_mean, hung
 
 EXIT_BAD_INPUT = 2
 # For what is no verdict, with --exit-style nagios.
@@ -37,35 +36,6 @@ def fitting(line: str, width: int) -> list[str]:
     if columns:
         return [*fitting(columns[1], width), *hung(columns[2], f"{lead}    ", width)]
     return hung(line.strip(" "), lead, width, f"{lead}  " if lead else "")
-
-
-def hung(text: str, indent: str, width: int | None, rest: str | None = None) -> list[str]:
-    """`text` wrapped behind `indent`, and behind `rest` from the second line on. No word is torn."""
-    if width is None:
-        return [f"{indent}{text}"]
-    return textwrap.wrap(
-        text,
-        max(width, len(indent) + 20),
-        initial_indent=indent,
-        subsequent_indent=indent if rest is None else rest,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-
-
-def columns(requested: int | None) -> int | None:
-    """How wide lines may be: as asked for, as the terminal is, or None where they go to a file or program.
-
-    There an exported COLUMNS says nothing: whatever has loaded readline gives one to all that it starts.
-    """
-    import os
-
-    if requested is not None or not sys.stdout.isatty():
-        return requested
-    try:
-        return max(os.get_terminal_size(sys.stdout.fileno()).columns, 40)
-    except (OSError, ValueError):
-        return 80
 
 
 class Listed(argparse.Action):

@@ -48,8 +48,8 @@ def saved_report(words: "Sequence[str] | None") -> Path | None:
         raise InputError(f"--facts {clean(word, 200)}: no such file or folder{nearest_file(word)}")
     if first_byte(Path(word)) not in (b"{", b""):
         raise InputError(
-            f"--facts {clean(word, 200)}: it has no line of netdoctor facts and is no saved report; write it "
-            "with netdoctor facts -o, or name a report of netdoctor scan"
+            f"--facts {clean(word, 200)}: it has no line of netdoctor facts and is not a saved report; write "
+            "it with netdoctor facts -o, or name a report of netdoctor scan"
         )
     return Path(word)
 

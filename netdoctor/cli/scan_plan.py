@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from netdoctor.cli.parser import hung
 from netdoctor.facts.host import FILED
 from netdoctor.inventory.nodeset import fold
 from netdoctor.scanning import Plan
-from netdoctor.text import clean
+from netdoctor.text import clean, hung
 
 # What differs from node to node though they are logged in to alike.
 _PER_NODE = ("host", "address", "known_as")

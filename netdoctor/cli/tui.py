@@ -33,7 +33,7 @@ examples:
   netdoctor tui --last               the last saved report
   netdoctor tui report.json          any report
   netdoctor tui --last --log out/    with the causes that logs name
-  netdoctor tui --last > fixes.sh    E writes fixes to standard output when that is no terminal
+  netdoctor tui --last > fixes.sh    E writes fixes to standard output when that is not a terminal
 
 netdoctor tui --help-all shows all options.
 """
@@ -80,7 +80,7 @@ def no_terminal() -> str | None:
     """Why there can be no screens here, or None."""
     for name, stream in (("standard input", sys.stdin), ("standard error", sys.stderr)):
         if stream is None or not stream.isatty():
-            return f"{name} is no terminal"
+            return f"{name} is not a terminal"
     if os.environ.get("TERM", "dumb") in ("", "dumb", "unknown"):
         return "TERM says that this terminal cannot draw"
     return None

@@ -72,7 +72,7 @@ def valid(answer: object, here: str, known: frozenset[str], trusted: dict[int, C
     for target in targets:
         for node in nodes_of(target) if target not in known and target != HERE else ():
             if node not in known:
-                raise ValueError(f"a finding names {node[:80]!r}, which is no node of this scan")
+                raise ValueError(f"a finding names {node[:80]!r}, which is not a node of this scan")
     finding = placed(answer, here)
     if finding.status is Status.BLOCKED:
         return replace(finding, status=Status.UNKNOWN)  # only the engine knows what is blocked

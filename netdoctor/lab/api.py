@@ -340,7 +340,7 @@ def _check_request(state: State, count: int, prefix: str) -> None:
 def _first_numbers(subnet: str) -> str:
     found = re.fullmatch(r"(\d+\.\d+\.\d+)(\.0/(24|16))?", subnet, re.ASCII)
     if found is None or any(int(part[:4]) > 255 for part in found[1].split(".")):
-        raise LabError(f"{subnet!r} is no network of a lab; write one such as 10.77.0.0/24")
+        raise LabError(f"{subnet!r} is not a network of a lab; write one such as 10.77.0.0/24")
     return found[1]
 
 

@@ -164,13 +164,16 @@ def _down(args: argparse.Namespace) -> int:
 
 def _faults(_args: argparse.Namespace) -> int:
     from netdoctor.lab import api
+    from netdoctor.text import columns, hung
 
+    width = columns(None)
     for fault in api.FAULTS.values():
         params = " ".join(f"{k}={v}" if " " not in v else f"'{k}={v}'" for k, v in fault.params.items())
         if fault.free:
             params = "NAME=value..."
         needs = {"hca": " (--hcas)", "gpu": " (--gpus)", "gcc": " (gcc)"}.get(fault.needs, "")
-        print(f"{fault.name:18} {fault.summary}{needs}")
+        rows = hung(f"{fault.summary}{needs}", f"{fault.name:18} ", width, " " * 19)
         if params:
-            print(f"{'':18}   {params}")
+            rows += hung(params, " " * 21, width)
+        print("\n".join(rows))
     return 0

@@ -111,7 +111,7 @@ def _of_node(plan: LaunchPlan) -> list[str]:
             "Slurm's names, or take --nproc N"
         )
     names = list(words[0])
-    guard = f': "${{{names[0]}:?$SLURMD_NODENAME is no node of this plan}}"'
+    guard = f': "${{{names[0]}:?$SLURMD_NODENAME is not a node of this plan}}"'
     return [f"unset {' '.join(names)}", *table, guard, *(f"export {name}" for name in plan.nodes[0].env)]
 
 

@@ -26,7 +26,7 @@ def printed(plan: LaunchPlan) -> str:
         lines += [f"export {name}" for name in plan.nodes[0].env]
         words = {name: f'"${name}"' for name in names}
         # In the command itself: a shell that somebody types in goes on behind a line that failed.
-        words[names[0]] = f'"${{{names[0]}:?$(hostname) is no node of this plan}}"'
+        words[names[0]] = f'"${{{names[0]}:?$(hostname) is not a node of this plan}}"'
         return shell.text([*lines, shell.command(torchrun(plan, plan.nodes[0], words))])
     for node, words in zip(plan.nodes, differing, strict=True):
         lines += ["", comment(f"on {node.id} alone"), *shell.exports(node.env)]

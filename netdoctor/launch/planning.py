@@ -251,7 +251,7 @@ def sizes(plan: LaunchPlan) -> tuple[list[str], list[str]]:
         product = f"dp {dp} x tp {tp} x pp {pp} = {dp * tp * pp}"
         if o.dp is None:
             product = f"tp {tp} x pp {pp} = {tp * pp}"
-            why = f"{total} are no multiple of it"
+            why = f"{total} are not a multiple of it"
         else:
             one = _single_node(plan, dp * tp * pp)
             why = f"there are {total}" + (f"; {dp * tp * pp} would fit on {one.id} alone" if one else "")

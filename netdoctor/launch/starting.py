@@ -148,7 +148,7 @@ def _host(address: str) -> str:
 def _accelerate(plan: LaunchPlan, node: PlanNode) -> list[str]:
     plan.even("accelerate divides --num_processes evenly over --num_machines")
     if any(one.gpus == 0 for one in plan.nodes):
-        raise InputError("accelerate starts nodes without GPUs by MPI alone; take torchrun, or its own options")
+        raise InputError("accelerate starts nodes without GPUs by MPI alone; take torchrun")
     return [
         "--multi_gpu",
         f"--num_machines={len(plan.nodes)}",

@@ -133,7 +133,7 @@ def read(path: str, kind: Kind | None, content: bytes | None = None) -> Read:
         except (OSError, ValueError) as error:
             raise InputError(f"{name}: {reason(error)}") from None
     if len(content) > FILE_MOST:
-        raise InputError(f"{name}: larger than {FILE_MOST // 1024 // 1024} MiB; that is no launch script")
+        raise InputError(f"{name}: larger than {FILE_MOST // 1024 // 1024} MiB; that is not a launch script")
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise InputError(f"{name}: UTF-16 text, UTF-8 is read; convert it: iconv -f UTF-16 -t UTF-8")
     if b"\0" in content:
@@ -145,7 +145,7 @@ def read(path: str, kind: Kind | None, content: bytes | None = None) -> Read:
     long = next((n for n, line in enumerate(text.split("\n"), 1) if len(line) > LINE_MOST), None)
     if long is not None:
         raise InputError(
-            f"{name}:{long}: a line of more than {LINE_MOST} characters; that is no launch script"
+            f"{name}:{long}: a line of more than {LINE_MOST} characters; that is not a launch script"
         )
     kind = kind or kind_of(path, text)
     if kind is None:

@@ -32,8 +32,8 @@ _BUS = re.compile(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])")
 
 NONE = Missing(Why.NOT_APPLICABLE, "no GPU to work on")
 NOT_OFFERED = Missing(Why.NOT_EXAMINED, "the driver offers no GPU of AMD for computing")
-MIG = "MIG is on: a share of a GPU is no measure of it"
-PARTITIONED = "it is partitioned: a share of a GPU is no measure of it"
+MIG = "MIG is on: a share of a GPU is not a measure of it"
+PARTITIONED = "it is partitioned: a share of a GPU is not a measure of it"
 SILENT = "it does not answer"
 
 

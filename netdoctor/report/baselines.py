@@ -46,7 +46,7 @@ def _files(folder: Path) -> tuple[Path, ...]:
 def checked(name: str) -> str:
     """The name, where a baseline can be called so. Raises InputError."""
     if not _NAME.fullmatch(name):
-        raise InputError(f"{name[:80]!r} is no name for a baseline: letters, digits, - and _, at most 64")
+        raise InputError(f"{name[:80]!r} is not a name for a baseline: letters, digits, - and _, at most 64")
     return name
 
 

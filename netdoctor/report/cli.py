@@ -24,7 +24,7 @@ examples:
 
 def _columns(text: str) -> int:
     if not text.isdecimal() or not 40 <= int(text[:6]) <= 4096:
-        raise argparse.ArgumentTypeError(f"{clean(text, 40)!r} is no width; write 40 to 4096")
+        raise argparse.ArgumentTypeError(f"{clean(text, 40)!r} is not a width; write 40 to 4096")
     return int(text)
 
 

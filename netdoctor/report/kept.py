@@ -51,7 +51,7 @@ def unpack(text: str, what: str) -> Iterator[tuple[str, bytes]]:
     try:
         data = base64.b64decode(text, validate=True)
     except ValueError:
-        raise InputError(f"{what}: damaged, it is no base64") from None
+        raise InputError(f"{what}: damaged, it is not base64") from None
     yield from raw_lines(io.BufferedReader(io.BytesIO(data)), what, LINE_MAX)
 
 

@@ -93,7 +93,7 @@ def _without(report: Report, rules: Rules) -> Decision:
         return refuse("only a part was looked at")
     for cause in report.causes:
         if cause.status == "fail" and not cause.node_list:
-            return refuse(f"this is no single node's: {describe.title(cause)}")
+            return refuse(f"this is not a single node's: {describe.title(cause)}")
     good = set(report.healthy_nodes) | (set(report.undecided_nodes) if rules.on_undecided else set())
     listed = list(listed_as(report.run.replay))
     left = tuple(node for node in listed if node in good)

@@ -72,6 +72,7 @@ def write(report: Report, known: Registry, source: Path, by: str | None = None) 
         f"# What nodes should have: netdoctor scan --expect FILE. Written from {clean(str(source), 200)},",
         f"# the scan of {clean(report.run.finished[:16], 40)}: {fmt.number(len(nodes), 'node')}, "
         f"{summary.verdict(report)}. Edit it: a list means that any of its values will do, * any characters.",
+        f"# Where nothing stands behind a value, all {'nodes of its part' if per_part else 'nodes'} have it.",
     ]
     table = ""
     for (key, model), of_all, _ in shared:
@@ -79,11 +80,15 @@ def write(report: Report, known: Registry, source: Path, by: str | None = None) 
         if family != table:
             lines += ["", f"[{family}]"]
             table = family
-        lines.append(_line(rest, model, of_all, kinds[key]))
+        lines.append(_line(rest, model, of_all, kinds[key], len(nodes)))
     for part in parts if per_part else ():
         lines += ["", f"[[{GROUP}]]", *part.head]
         of_part = ((key, model, spread[part]) for (key, model), _, spread in per_part)
-        lines += [_line(key, model, had, kinds[key]) for key, model, had in of_part if had.keys() - {ABSENT}]
+        lines += [
+            _line(key, model, had, kinds[key], len(part.nodes))
+            for key, model, had in of_part
+            if had.keys() - {ABSENT}
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -121,15 +126,15 @@ def _spread(values: Mapping[str, str | None], nodes: Collection[str]) -> Spread:
     return found
 
 
-def _line(name: str, model: str, spread: Spread, kind: type) -> str:
-    """``driver = "570.86.15"  # as all 8 nodes have it``, or why the key is left out."""
+def _line(name: str, model: str, spread: Spread, kind: type, count: int) -> str:
+    """``driver = "570.86.15"``, with the number of nodes where it is not of all, or why it is left out."""
     key = f"{name.removesuffix('.*')}.{_text(model)}" if model else name
     if len(spread) == 1:
         ((value, nodes),) = spread.items()
         written = None if value is None else _value(value, kind)
         if written is not None:
-            count = len(nodes)
-            return f"{key} = {written}  # of {fmt.number(count, 'node')}"
+            of_some = "" if len(nodes) == count else f"  # of {fmt.number(len(nodes), 'node')}"
+            return f"{key} = {written}{of_some}"
     sides = (
         f"{'not readable' if value is None else clean(value, 60)} on {fold(names, FOLD_LIMIT)}"
         for value, names in sorted(spread.items(), key=lambda item: -len(item[1]))

@@ -75,7 +75,7 @@ def _slurm(request: ScanRequest, limits: Limits) -> Transport:
     if lacks := missing(environ):
         raise InputError(f"--via slurm: no {lacks} here; it runs where Slurm's commands are")
     if job is not None and not job.isdecimal():
-        raise InputError(f"SLURM_JOB_ID={clean(job, 40)!r} is no job")
+        raise InputError(f"SLURM_JOB_ID={clean(job, 40)!r} is not a job")
     if job is not None and (parts := environ.get("SLURM_HET_SIZE", "")).isdecimal() and int(parts) > 1:
         groups = ",".join(map(str, range(min(int(parts), 128))))
         raise InputError(

@@ -121,7 +121,7 @@ def test_what_is_normal_for_boards() -> None:
     """Corrected errors, an idle link, limits that all have, a board that sleeps, a virtual machine."""
     (told,) = health(spoilt(corrected={"umc": 40}, bad_pages={"R": 2}, replays=1))
     assert told.status is Status.PASS
-    assert "40 corrected errors, 2 retired pages and 1 PCIe replays" in told.summary
+    assert "40 corrected errors, 2 retired pages and 1 PCIe replay" in told.summary
     same = mi300x(amd=tuple(board(i, link_width=8, xgmi_links=3, clock_most_mhz=900) for i in range(8)))
     assert health(same, same) == []
     assert health(spoilt(link_gt_s=2.5)) == []

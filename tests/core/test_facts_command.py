@@ -14,8 +14,8 @@ from netdoctor.cli import facts
     [
         ("--name a;b", "--name says what this node is called"),
         ("--env-file nowhere.env", "--env-file nowhere.env: no such file"),
-        ("--master-port 0", "is no port"),
-        ("--path data", "is no path on the nodes; write /data or ~/run"),
+        ("--master-port 0", "is not a port"),
+        ("--path data", "is not a path on the nodes; write /data or ~/run"),
         ("--path /proc/1/root", "holds nothing of a job"),
         ("--profile thorough", "not one of the choices"),
     ],

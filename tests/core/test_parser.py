@@ -8,8 +8,9 @@ import pytest
 from netdoctor import cli
 from netdoctor.cli import environ
 from netdoctor.cli.options import request_fields
-from netdoctor.cli.parser import columns, fitting, subcommands, tree
+from netdoctor.cli.parser import fitting, subcommands, tree
 from netdoctor.options import OPTIONS
+from netdoctor.text import columns
 from tests.core.test_options import EXAMPLES
 
 
@@ -246,8 +247,8 @@ def test_what_is_typed_wins(line: str, variables: dict[str, str], dest: str, val
     [
         ("NETDOCTOR_PROFILE", "quik", "did you mean quick?"),
         ("NETDOCTOR_STRICT", "maybe", "none of 1 and 0"),
-        ("NETDOCTOR_VERBOSE", "much", "is no number"),
-        ("NETDOCTOR_TIMEOUT", "\x1b[31m", "is no time"),
+        ("NETDOCTOR_VERBOSE", "much", "is not a number"),
+        ("NETDOCTOR_TIMEOUT", "\x1b[31m", "is not a time"),
     ],
 )
 def test_a_variable_that_cannot_be_read_is_bad_input(
@@ -264,4 +265,4 @@ def test_a_variable_that_cannot_be_read_is_bad_input(
 def test_a_mistyped_variable_is_told_and_those_of_others_are_not() -> None:
     variables = {"NETDOCTOR_PROFIL": "full", "NETDOCTOR_TEST_NCCL": "x", "NETDOCTOR_SITE": "y"}
     _, told = _parsed(["scan", "h"], variables)
-    assert told == ["NETDOCTOR_PROFIL is no option; did you mean NETDOCTOR_PROFILE?"]
+    assert told == ["NETDOCTOR_PROFIL is not an option; did you mean NETDOCTOR_PROFILE?"]

@@ -72,8 +72,8 @@ def judged(*checks: Check, nodes: int = 3, store: Any = None) -> Judgement:
         pytest.param((ok(CLUSTER, "8 pairs"),), "...", id="a cluster's pass"),
         pytest.param((unknown(CLUSTER, "x", cause=hint("k", CLUSTER)),), "???", id="cluster unknown, cause"),
         pytest.param((fail(CLUSTER, "x", cause=hint("k", "n2")),), ".X.", id="cluster fail, one culprit"),
-        pytest.param((unknown(CONTROL, "x"),), "???", id="control unknown is no node's pass"),
-        pytest.param((fail(CONTROL, "x"),), "...", id="control fail is no node's fail"),
+        pytest.param((unknown(CONTROL, "x"),), "???", id="control unknown is not a node's pass"),
+        pytest.param((fail(CONTROL, "x"),), "...", id="control fail is not a node's fail"),
         pytest.param((fail(pair("n1", "n2"), "x"),), "XX.", id="pair without cause"),
         pytest.param((fail(pair("n1", "n2"), "x", cause=hint("k", "n2")),), ".X.", id="pair, one culprit"),
         pytest.param(
@@ -602,5 +602,5 @@ def test_what_was_expected_and_not_compared_is_not_green() -> None:
     assert [f.summary for f in found if f.target == "n1"] == [
         "cluster.x 1 is expected by expect.toml:2, and could not be compared: no X here"
     ]
-    with pytest.raises(CheckError, match="no key"):
+    with pytest.raises(CheckError, match="not a key"):
         make(cluster_x, expects={"X": str})

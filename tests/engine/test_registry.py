@@ -123,7 +123,7 @@ def test_a_folder_adds_checks_and_private_files_do_not(tmp_path: Path) -> None:
         pytest.param("import acme_nowhere", "ModuleNotFoundError", id="import missing"),
         pytest.param(good("nofamily"), "family_property", id="no family in the name"),
         pytest.param(good("acme_x").replace('"""All is well."""', ""), "docstring", id="no docstring"),
-        pytest.param(good("acme_x").replace(": HostFacts", ": int"), "which is no fact", id="no fact"),
+        pytest.param(good("acme_x").replace(": HostFacts", ": int"), "which is not a fact", id="no fact"),
         pytest.param(good("acme_x").replace(": HostFacts", ": Ghost"), "NameError", id="no such type"),
         pytest.param(good("acme_x", 'profile="huge"'), "huge", id="no such profile"),
         pytest.param(good("acme_x", 'after="ssh.login"'), "list of check ids", id="after is a string"),

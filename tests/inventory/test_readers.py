@@ -257,10 +257,10 @@ FAULTS = [
     ("plugin: aws_ec2\nregions: [x]\n", "auto", "a plugin's settings and no list"),
     # YAML
     ("all:\n  hosts:\n    a:\n    a:\n", "auto", "list:4: 'a': given twice, also line 3"),
-    ("all:\n  hosts:\n    1e3.5:\n    1.5e+3:\n", "auto", "'1.5e+3' is no text to YAML but a float"),
-    ("all:\n  hosts:\n    yes:\n", "auto", "is no text to YAML but a bool"),
+    ("all:\n  hosts:\n    1e3.5:\n    1.5e+3:\n", "auto", "'1.5e+3' is not text to YAML but a float"),
+    ("all:\n  hosts:\n    yes:\n", "auto", "is not text to YAML but a bool"),
     ("all: &a\n  hosts: *a\n", "auto", "an alias to what encloses it"),
-    ("all:\n  hosts: {a: {ansible_host: !vault x}}\n", "auto", "is no text to YAML but a vault"),
+    ("all:\n  hosts: {a: {ansible_host: !vault x}}\n", "auto", "is not text to YAML but a vault"),
     ("---\nall: {hosts: [}\n", "auto", "not YAML: "),
     ("---\na: 1\n---\nb: 1\n", "auto", "more than one YAML document"),
     ("---\n" + "[" * 100 + "]" * 100, "auto", "nested more than 40 deep"),

@@ -174,5 +174,5 @@ def test_another_machine_starts_nothing(programs: Path) -> None:
             ["bash", "-i"], input=text, cwd=programs, env={"PATH": f"{programs}:/usr/bin:/bin", "HOME": "/x"},
             capture_output=True, text=True, timeout=30, check=False, start_new_session=True,
         )  # fmt: skip
-        assert "n9 is no node of this plan" in done.stderr
+        assert "n9 is not a node of this plan" in done.stderr
         assert (programs / "args").read_bytes() == b""

@@ -197,7 +197,7 @@ def test_sizes_multiply_out_or_say_why_not() -> None:
     assert any("first ranks 4 to 7 on n1 and n2" in text for text in planned(uneven, tp=4).remarks)
     for sizes, why in (
         ({"dp": 3, "tp": 8}, "dp 3 x tp 8 x pp 1 = 24, but there are 32 processes"),
-        ({"tp": 5}, "tp 5 x pp 1 = 5, but 32 processes are no multiple"),
+        ({"tp": 5}, "tp 5 x pp 1 = 5, but 32 processes are not a multiple"),
         ({"dp": 2, "tp": 4}, "8 would fit on n1 alone"),
     ):
         with pytest.raises(InputError, match=why):

@@ -130,7 +130,7 @@ BAD: dict[str, list[tuple[int, str, str]]] = {
         (5, "env.word", "nothing is printed"),
         (6, "env.ifname", "an interface called ^docker0"),
         (7, "env.address", "a name has no scheme"),
-        (8, "env.port", "99999 is no port"),
+        (8, "env.port", "99999 is not a port"),
         (9, "env.old-name", "TORCH_NCCL_ASYNC_ERROR_HANDLING"),
     ],
     "Dockerfile": [

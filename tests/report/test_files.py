@@ -106,7 +106,7 @@ def test_a_long_name_can_be_written(tmp_path: Path) -> None:
     [
         pytest.param(lambda p: None, "no such file", id="missing"),
         pytest.param(lambda p: p.mkdir(), "is a folder", id="folder"),
-        pytest.param(os.mkfifo, "no regular file", id="pipe"),
+        pytest.param(os.mkfifo, "not a regular file", id="pipe"),
         pytest.param(lambda p: p.write_bytes(b""), "empty", id="empty"),
         pytest.param(lambda p: p.write_text("gpu1\n"), "a hosts file, not a report", id="hosts file"),
     ],

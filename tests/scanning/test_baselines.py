@@ -78,7 +78,7 @@ def test_a_name_that_nobody_has_contacts_nobody(ground: Ground, capsys: pytest.C
         code, _, err = command(capsys, *said)
         assert (code, "did you mean good?" in err) == (2, True)
     code, _, err = command(capsys, "baseline", "save", "../elsewhere")
-    assert (code, "is no name for a baseline" in err) == (2, True)
+    assert (code, "is not a name for a baseline" in err) == (2, True)
     assert command(capsys, "scan", "n1", "--baseline", "god")[0] == 2
 
 

@@ -117,7 +117,7 @@ def test_bad_input_is_told_and_nothing_is_written(ground: Ground, typed: Typed) 
         (("--last", "hosts.txt"), "leave the host list out"),
         (("hosts.txt", "--script", "train.py 'x"), "no closing quotation"),
         (("hosts.txt", "--script", " "), "names no program"),
-        (("hosts.txt", "--tp", "3"), "no multiple"),
+        (("hosts.txt", "--tp", "3"), "not a multiple"),
         (("hosts.txt", "--env", "RANK=1"), "the launcher sets it"),
         (("hosts.txt", "--only-good"), "needs a report"),
         (("hosts.txt", "--write", "hosts.txt"), "no folder"),

@@ -553,7 +553,7 @@ def test_what_is_neither_facts_nor_a_report_is_told_before_anything(
     (tmp_path / "hosts.txt").write_text("n1\nn2\n")
     for word, said in {
         "nowhere": "--facts nowhere: no such file or folder",
-        "hosts.txt": "--facts hosts.txt: it has no line of netdoctor facts and is no saved report; write it",
+        "hosts.txt": "--facts hosts.txt: it has no line of netdoctor facts and is not a saved report",
     }.items():
         for command in (["scan"], ["gate"]):
             assert cli.run([*command, "--facts", word, *(["--", "true"] if command == ["gate"] else [])]) == 2

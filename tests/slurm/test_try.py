@@ -13,7 +13,9 @@ def tried(slurm: Slurm, what: str = "") -> str:
     """What a trial of a job in an allocation of all nodes prints, and its exit code behind it."""
     job = slurm.site / "stand_in"
     shutil.copytree(STAND_IN, job, dirs_exist_ok=True)
-    line = f"cd /root && rm -rf .netdoctor; netdoctor try --via slurm --no-scan -p quick --nproc 1 --for 4 -q --chdir / -- python3 {job}/job.py {what}; echo exit $?"
+    options = "--via slurm --no-scan -p quick --nproc 1 --for 4 -q --chdir /"
+    line = f"netdoctor try {options} -- python3 {job}/job.py {what}; echo exit $?"
+    line = f"cd /root && rm -rf .netdoctor; {line}"
     nodes = f"--nodes={len(slurm.lab.nodes)}"
     return slurm.run("salloc", "-Q", nodes, "--exclusive", "sh", "-c", line, timeout=150)
 

@@ -129,7 +129,7 @@ def test_who_shows_the_secret_is_asked_and_all_others_cost_nothing() -> None:
     assert said == {"n9": in_vain(elsewhere), "n2": ""}
     twice, nameless, wrong = transport.notes
     assert twice.startswith("n1: it called a second time")
-    assert nameless.startswith("a task: what it calls its node is no name")
+    assert nameless.startswith("a task: what it calls its node is not a name")
     assert wrong.startswith(f"who called from {HERE} did not show the secret")
     # A task calls once: nobody can be started again from here.
     gone = list(transport.start(inventory.targets, first, keep_open=False, collectors={}))
@@ -573,7 +573,7 @@ def test_mistakes_are_told_before_anybody_is_waited_for(
         "scan --meet 29900 --tasks 2": "asks for a secret",
         "scan --meet meet": "say how many tasks there are",
         "scan --tasks 2": "--tasks goes with --meet",
-        "scan --meet meet --tasks 0": "'0' is no number of nodes; write 1 to 100000",
+        "scan --meet meet --tasks 0": "'0' is not a number of nodes; write 1 to 100000",
         "scan --meet meet --tasks 2 --via slurm": "leave --via",
         "scan --meet meet --tasks 2 --local": "leave --via",
         "scan --meet meet --tasks 2 --plan": "--plan contacts nobody",

@@ -97,7 +97,7 @@ ROWS: dict[str, Row] = {
     "clocks": Row(ping(1) + ping(2) + ping(3), "samples", 4, "clock"),
     "a clock of another type": Row(ping(1, send_s=True), BAD_PING, 2, "clock"),
     "a clock that says half": Row(reply(1, {"recv_s": 1.0}), BAD_PING, 2, "clock"),
-    "a clock that is no object": Row(reply(1, [1, 2]), BAD_PING, 2, "clock"),
+    "a clock that is not an object": Row(reply(1, [1, 2]), BAD_PING, 2, "clock"),
     "a clock that is refused": Row(frame({"id": 1, "why": "failed", "detail": "no clock"}),
                                    Missing(Why.FAILED, "no clock"), 2, "clock"),
     "half of the clocks": Row(ping(1) + ping(2, recv_s="x"), BAD_PING, 3, "clock"),

@@ -92,7 +92,7 @@ def _stored(root: str) -> "Iterator[tuple[str, Any]]":
         except OSError as e:
             yield path, e
         except (ValueError, RecursionError):
-            yield path, OSError("it is no JSON, or larger than expected")
+            yield path, OSError("it is not JSON, or larger than expected")
 
 
 def image(name: str, root: str) -> "tuple[dict[str, str], list[str], list[str]]":

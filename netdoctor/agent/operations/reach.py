@@ -79,7 +79,7 @@ def _status(sock: "Any", request: str, stage: str) -> int:
         raise Stopped(stage, "no answer in %g s" % ANSWER_S if late else str(e)[:200]) from None
     words = data.split(None, 2)
     if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
-        raise Stopped(stage, "the answer is no HTTP" if data else "closed without an answer")
+        raise Stopped(stage, "the answer is not HTTP" if data else "closed without an answer")
     return int(words[1][:3])
 
 

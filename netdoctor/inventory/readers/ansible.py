@@ -168,7 +168,7 @@ class Tree:
                 self.source.refuse(line, host, f"{key} is {_kind(value)}", hint)
                 return
             if isinstance(value, documents.Text):
-                self.source.refuse(line, host, f"{key} is no text to YAML but a {value.kind}", "quote it")
+                self.source.refuse(line, host, f"{key} is not text to YAML but a {value.kind}", "quote it")
                 return
             fields[name] = value
         self.source.host(host, line, groups=groups, **fields)
@@ -205,7 +205,7 @@ def _numbers(text: str) -> Sequence[str] | str:
         found = letters[letters.index(first) : letters.index(last) + 1 : by]
         return list(found) or "a range that runs backwards"
     if not all(re.fullmatch(r"[0-9]{1,18}", end) for end in (first, last)):
-        return f"'{printable(text, 40)}' is no range of numbers or letters"
+        return f"'{printable(text, 40)}' is not a range of numbers or letters"
     width = len(first) if len(first) > 1 and first[0] == "0" else 0
     if width and len(last) != width:
         return "begin and end of a padded range are not equally long"
@@ -360,7 +360,7 @@ def _group(tree: Tree, name: str, group: Any, meta: Mapping[str, Any], depth: in
         return
     for section in ("hosts", "children", "vars"):
         if isinstance(group.get(section), int | float | bool):
-            tree.source.refuse(documents.line_of(group, section), name, f"its {section} are no list")
+            tree.source.refuse(documents.line_of(group, section), name, f"its {section} are not a list")
             return
     node.vars.update({k: v for k, v in documents.mapping(group.get("vars")).items() if _matters(k)})
     for host, variables, line in _each(group, "hosts"):

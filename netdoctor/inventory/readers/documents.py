@@ -149,9 +149,9 @@ class _Yaml:
             inside.append(value)
         elif key is None:
             if not isinstance(value, str):
-                self._stop(line, "a key that is no text", "write it in quotes")
+                self._stop(line, "a key that is not text", "write it in quotes")
             if isinstance(value, Text):
-                self._stop(line, f"'{value}' is no text to YAML but a {value.kind}", f'write: "{value}"')
+                self._stop(line, f"'{value}' is not text to YAML but a {value.kind}", f'write: "{value}"')
             frame[2] = value
             if value in inside.lines:
                 first = inside.lines[value]

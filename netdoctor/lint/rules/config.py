@@ -208,7 +208,7 @@ def cfg_batch(config: Config) -> Iterator[Found]:
         if total is not None and total.number and micro and steps and total.number % (micro * steps):
             yield Found(
                 total.position,
-                f"{total.number} is no multiple of {micro} x {steps}: it fits no number of ranks, and "
+                f"{total.number} is not a multiple of {micro} x {steps}: it fits no number of ranks, and "
                 "DeepSpeed ends",
                 "leave one of the three out",
             )

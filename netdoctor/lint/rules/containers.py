@@ -186,7 +186,7 @@ def docker_exec_form(dockerfile: Dockerfile) -> Iterator[Found]:
 
     What happens:
         CMD and ENTRYPOINT in brackets start the program without a shell: it gets the text $NODE_RANK itself,
-        and ends because that is no number.
+        and ends because that is not a number.
     Write instead:
         CMD without brackets, or ["bash", "-c", "exec torchrun … $NODE_RANK …"].
     Wrong:
@@ -377,7 +377,7 @@ def k8s_env_type(config: Config) -> Iterator[Found]:
                     and value.tag in ("int", "float", "bool")
                     and "{{" not in (value.text or "")
                 ):
-                    what = {"bool": "true and false are no text"}.get(value.tag, "a number is no text")
+                    what = {"bool": "true and false are not text"}.get(value.tag, "a number is not text")
                     yield Found(
                         value.position,
                         f"{entry.text_at('name')}: {what}, and the API server refuses the manifest",

@@ -282,8 +282,8 @@ def env_port(settings: Settings) -> Iterator[Found]:
     """MASTER_PORT is a port that a user may listen on.
 
     What happens:
-        Outside of 1 to 65535 it is no port. Below 1024 only root may listen, and rank 0 ends with "permission
-        denied". The ports of ssh and Ray are taken where those run.
+        Outside of 1 to 65535 it is not a port. Below 1024 only root may listen, and rank 0 ends with
+        "permission denied". The ports of ssh and Ray are taken where those run.
     Write instead:
         29500, or another one between 1024 and 32767.
     Wrong:
@@ -299,12 +299,12 @@ def env_port(settings: Settings) -> Iterator[Found]:
             if re.fullmatch(r"[\w.:/ -]+", text):
                 yield Found(
                     item.position,
-                    f"MASTER_PORT={text} is no number: the rendezvous ends at once",
+                    f"MASTER_PORT={text} is not a number: the rendezvous ends at once",
                     "MASTER_PORT=29500",
                 )
         elif not 0 < number < 65536:
             if number != 0:
-                yield Found(item.position, f"{number} is no port: they end at 65535", "MASTER_PORT=29500")
+                yield Found(item.position, f"{number} is not a port: they end at 65535", "MASTER_PORT=29500")
         elif number < 1024:
             yield Found(
                 item.position, f"port {number} is root's: rank 0 may not listen there", "MASTER_PORT=29500"

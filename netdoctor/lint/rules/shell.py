@@ -183,7 +183,7 @@ def shell_crlf(file: Text) -> Iterator[Found]:
 
     What happens:
         sbatch refuses a file with DOS line breaks. A shell takes the carriage return for a part of each last
-        word: "bad interpreter", "$'\r': command not found", and a MASTER_PORT that is no number.
+        word: "bad interpreter", "$'\r': command not found", and a MASTER_PORT that is not a number.
     Write instead:
         dos2unix FILE, or sed -i 's/\r$//' FILE.
     Wrong:
@@ -224,7 +224,7 @@ def shell_dash(shell: Shell) -> Iterator[Found]:
                 fixed = text.lstrip("".join(DASHES) + "-")
                 yield Found(
                     word.position,
-                    f"{text.split('=')[0]} begins with U+{ord(text[0]):04X}, a dash that is no hyphen: "
+                    f"{text.split('=')[0]} begins with U+{ord(text[0]):04X}, a dash that is not a hyphen: "
                     f"{launch.program} takes it for no option",
                     f"--{fixed}" if len(fixed.split("=")[0]) > 1 else f"-{fixed}",
                 )

@@ -136,7 +136,7 @@ def loads(data: bytes, name: str = "the report") -> Report:
         return from_dict(_parsed(data))
     facts = bytes(wire.facts or b"{}")
     if not facts.startswith(b"{"):
-        raise ReportError("the report is damaged: facts are no object")
+        raise ReportError("the report is damaged: facts are not an object")
     # In facts a number may be the largest that is written.
     if has_long_number(data.replace(facts, b"") if len(facts) > 2 else data):
         if len(data) > CAREFUL_MAX:
@@ -175,7 +175,7 @@ def from_dict(raw: Any) -> Report:
     raw = dict(raw)
     facts, pairs = raw.pop("facts", {}), raw.pop("pairs", [])
     if not isinstance(facts, dict):
-        raise ReportError("the report is damaged: facts are no object")
+        raise ReportError("the report is damaged: facts are not an object")
     try:
         wire = msgspec.convert(raw, type=_Wire)
     except (msgspec.ValidationError, RecursionError, UnicodeError) as error:  # a surrogate as a field's name

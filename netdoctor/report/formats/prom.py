@@ -125,7 +125,7 @@ def _nodes(report: Report) -> Iterator[tuple[str, str, dict[str, str], float]]:
             found = column.count(letter)
             if found and status not in ("pass", "skip"):
                 labels = {"node": node, "status": status}
-                yield "netdoctor_node_results", "Results of a node that are no pass.", labels, found
+                yield "netdoctor_node_results", "Results of a node that did not pass.", labels, found
     for cause in report.causes:
         for node in cause.node_list:
             labels = {"key": cause.key, "status": cause.status, "node": node}

@@ -180,7 +180,7 @@ class MeetTransport(Calling[Agent]):
         """Why a task that has the secret is not let in, for it to read; '' where it is."""
         rank, release, node = meeting.read_claim(claim)
         if not node:
-            return self._refuse("a task", "what it calls its node is no name; it was not let in")
+            return self._refuse("a task", "what it calls its node is not a name; it was not let in")
         known = self._participants.get(node)
         if known is not None and not known.has_left:
             return self._refuse(

@@ -81,6 +81,6 @@ def test_a_url_is_kept_without_what_may_be_secret() -> None:
         "x" * 2000,
         "https://u:secret@x:99999/",
     ):
-        with pytest.raises(Exception, match="that is no URL") as error:
+        with pytest.raises(Exception, match="that is not a URL") as error:
             url(text)
         assert "secret" not in str(error.value)
