@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from netdoctor.explain.joining import Proof
     from netdoctor.explain.model import Explanation
+    from netdoctor.inventory import Target
     from netdoctor.launch import LaunchPlan
     from netdoctor.report.model import Report
     from netdoctor.scanning import Plan
@@ -49,6 +50,7 @@ examples:
   netdoctor try hosts.txt -- torchrun --nnodes {nnodes} --node-rank {rank} \\
     --master-addr {master} --master-port {port} --nproc-per-node 8 train.py
   netdoctor try --via slurm -- python train.py
+  netdoctor try hosts.txt --ladder --for 60 -- torchrun train.py
 
 What torchrun and accelerate need to know of the nodes is put in, unless COMMAND has it. {rank}, {node},
 {master}, {port}, {nnodes}, {nproc} and {world} in COMMAND are each node's own.
@@ -94,6 +96,11 @@ def _add_trial(parser: argparse.ArgumentParser) -> None:
         type=_pattern,
         metavar="REGEX",
         help="how its log counts steps, group 1 the number; for jobs whose steps are not torch's",
+    )
+    add(
+        "--ladder",
+        action="store_true",
+        help="1, 2, 4 and so on of the nodes, --for each: how it scales, and which node breaks it",
     )
     add("--nproc", type=count, metavar="N", help="processes on each node (default: its GPUs, or slots=)")
     add(
@@ -146,8 +153,14 @@ def run(args: argparse.Namespace) -> int:
     before = _looked(args, plan)
     if before.refused:
         return 1
-    launch_plan = _launch_plan(args, before)
-    result, code = _tried(args, before, launch_plan)
+    targets = before.plan.inventory.targets
+    if args.ladder:
+        result, code = _climbed(args, before, targets)
+    else:
+        result, code = _tried(args, before, targets, args.logs or LOGS / _now())
+    if code in (1, 3) and (code == 1 or result.judgement.hangs):
+        result = replace(result, causes=_causes(args, before, result))
+    result = replace(result, again=_again(args, result))
     _keep(args, before, result)
     _show(args, result)
     return code
@@ -214,7 +227,7 @@ def _scan(args: argparse.Namespace, plan: "Plan") -> "Report":
     return report
 
 
-def _launch_plan(args: argparse.Namespace, before: _Before) -> "LaunchPlan":
+def _launch_plan(args: argparse.Namespace, before: _Before, targets: "Sequence[Target]") -> "LaunchPlan":
     from netdoctor import launch
     from netdoctor.cli.launch_evidence import evidence_of
     from netdoctor.rules.variables import RANKS
@@ -228,22 +241,52 @@ def _launch_plan(args: argparse.Namespace, before: _Before) -> "LaunchPlan":
         env={name: value for name, value in plan.job.env.items() if name not in RANKS},
         job="netdoctor-try",
     )
-    return launch.plan(plan.inventory.targets, evidence, options, hosts=plan.inventory.source)
+    return launch.plan(targets, evidence, options, hosts=plan.inventory.source)
 
 
 # --- the trial ---------------------------------------------------------------------------------------------
 
 
-def _tried(args: argparse.Namespace, before: _Before, launch_plan: "LaunchPlan") -> "tuple[Outcome, int]":
+def _now() -> str:
+    return time.strftime("%Y%m%d-%H%M%S")
+
+
+def _climbed(args: argparse.Namespace, before: _Before, targets: "Sequence[Target]") -> "tuple[Outcome, int]":
+    """1, 2, 4 and so on of the nodes: the outcome of the last rung, with all rungs."""
+    from netdoctor.trial.ladder import Rung, climb
+
+    by_id = {target.id: target for target in targets}
+    folder = args.logs or LOGS / _now()
+    outcomes: dict[tuple[str, ...], tuple[Outcome, int]] = {}
+    runs = 0
+
+    def measure(nodes: "Sequence[str]") -> Rung:
+        nonlocal runs
+        runs += 1
+        _say(args, f"{len(nodes)} of {len(targets)} nodes")
+        logs = folder / f"{runs:02d}-{len(nodes)}"
+        outcome, code = _tried(args, before, [by_id[node] for node in nodes], logs)
+        outcomes[tuple(nodes)] = outcome, code
+        job, state = outcome.job, outcome.judgement.state
+        return Rung(nodes=tuple(nodes), state=state, rate=job.rate(), ranks=job.world)
+
+    ladder = climb([target.id for target in targets], measure)
+    outcome, code = outcomes[ladder.rungs[-1].nodes]
+    return replace(outcome, ladder=ladder), code
+
+
+def _tried(
+    args: argparse.Namespace, before: _Before, targets: "Sequence[Target]", folder: Path
+) -> "tuple[Outcome, int]":
     from netdoctor.launch.starting import Where, starts
     from netdoctor.trial import judging
     from netdoctor.trial.logs import Logs
     from netdoctor.trial.rendering import EXIT_CODES, Outcome
     from netdoctor.trial.running import Terms, Trial
 
+    launch_plan = _launch_plan(args, before, targets)
     where = Where(args.start) if args.start else None
     found = starts(launch_plan, args.started, where, guessed=before.report is None)
-    folder = args.logs or LOGS / time.strftime("%Y%m%d-%H%M%S")
     try:
         logs = Logs(folder, sum(map(len, found.runs.values())))
     except OSError as error:
@@ -259,9 +302,7 @@ def _tried(args: argparse.Namespace, before: _Before, launch_plan: "LaunchPlan")
     )
     progress = _Progress(args, launch_plan.world)
     with signals(None) as stopped:
-        trial = Trial(
-            before.plan.transport, before.plan.inventory.targets, found, terms, logs, progress.update
-        )
+        trial = Trial(before.plan.transport, targets, found, terms, logs, progress.update)
         ended = trial.run()
     progress.end()
     judgement = judging.judge(trial.follower, ended, trial.took)
@@ -279,9 +320,7 @@ def _tried(args: argparse.Namespace, before: _Before, launch_plan: "LaunchPlan")
     code = EXIT_CODES[judgement.state]
     if judgement.state is judging.State.INTERRUPTED and stopped:
         code = 128 + stopped[0]
-    if judgement.state is judging.State.FAILED or judgement.hangs:
-        result = replace(result, causes=_causes(args, before, result))
-    return replace(result, again=_again(args, result)), code
+    return result, code
 
 
 def _causes(args: argparse.Namespace, before: _Before, result: "Outcome") -> "tuple[Cause, ...]":

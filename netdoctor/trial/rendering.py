@@ -9,6 +9,7 @@ from netdoctor.inventory.nodeset import fold
 from netdoctor.text import clean
 from netdoctor.trial.following import Follower
 from netdoctor.trial.judging import Ended, Judgement, State
+from netdoctor.trial.ladder import Ladder, rows
 
 SCHEMA = "netdoctor.trial/1"
 LABEL = 10
@@ -41,6 +42,7 @@ class Outcome:
     causes: tuple[Cause, ...] = ()
     planned: Mapping[str, str]
     again: str = ""  # how to start for good
+    ladder: Ladder | None = None
 
 
 def transport(result: Outcome) -> list[str]:
@@ -73,6 +75,10 @@ def lines(result: Outcome, width: int) -> Iterator[str]:
     """For people, at most `width` columns but for what is pasted."""
     judgement = result.judgement
     yield from _wrapped(judgement.headline, f"{judgement.state.upper():<{LABEL}}", width)
+    if result.ladder is not None:
+        if result.ladder.why:
+            yield from _wrapped(result.ladder.why, f"{'slow':<{LABEL}}", width)
+        yield from ("", *rows(result.ladder), "")
     for label, texts in _rows(result):
         for i, text in enumerate(texts):
             yield from _wrapped(text, f"{'' if i else label:<{LABEL}}", width)
@@ -172,7 +178,25 @@ def to_json(result: Outcome) -> dict[str, Any]:
             }
             for cause in result.causes
         ],
+        "ladder": _ladder(result.ladder) if result.ladder is not None else None,
         "logs": result.logs or None,
+    }
+
+
+def _ladder(ladder: Ladder) -> dict[str, Any]:
+    rungs, searched = (
+        [
+            {"nodes": list(r.nodes), "ranks": r.ranks, "state": str(r.state), "steps_per_s": r.rate}
+            for r in some
+        ]
+        for some in (ladder.rungs, ladder.searched)
+    )
+    return {
+        "rungs": rungs,
+        "searched": searched,
+        "from_nodes": ladder.from_nodes,
+        "nodes_at_fault": list(ladder.nodes),
+        "why": ladder.why,
     }
 
 

@@ -251,3 +251,29 @@ def test_without_a_probe_nothing_is_put_into_the_job(lab: Lab, folder: Path, job
     tried = trial(lab, folder, job, "", "--no-probe", seconds=2).wait()
     assert (tried.code, tried.found["state"]) == (3, "undecided")
     assert not tried.found["ranks"]
+
+
+def climbed(lab: Lab, folder: Path, job: Path, what: str = "") -> dict[str, Any]:
+    tried = trial(lab, folder, job, what, "--ladder", "--steps", "40", seconds=20).wait()
+    assert tried.code == 0, tried.text
+    assert is_clean(lab, job)
+    return dict(tried.found["ladder"])
+
+
+def test_the_ladder_of_healthy_nodes(lab: Lab, folder: Path, job: Path) -> None:
+    ladder = climbed(lab, folder, job)
+    assert [len(rung["nodes"]) for rung in ladder["rungs"]] == [1, 2, 4]
+    assert ladder["from_nodes"] is None
+
+
+@pytest.mark.parametrize(("what", "from_nodes"), [("slow node1", 2), ("slow node3", 4)])
+def test_the_ladder_names_the_slow_node(
+    lab: Lab, folder: Path, job: Path, what: str, from_nodes: int
+) -> None:
+    ladder = climbed(lab, folder, job, what)
+    assert (ladder["from_nodes"], ladder["nodes_at_fault"]) == (from_nodes, [what.split()[1]])
+
+
+def test_the_ladder_blames_no_node_for_what_all_share(lab: Lab, folder: Path, job: Path) -> None:
+    ladder = climbed(lab, folder, job, "crowd 4")
+    assert (ladder["from_nodes"], ladder["nodes_at_fault"]) == (4, [])

@@ -139,7 +139,7 @@ class Trial(object):
         for fd in readers:
             self._rest(fd, self.outputs[numbers[fd]])
             os.close(fd)
-        self._close()
+        self._finish()
 
     def _rest(self, fd: int, output: Output) -> None:
         """What is still in the pipe; whoever holds its other end now was not the job's."""
@@ -192,7 +192,7 @@ class Trial(object):
             pass
         self.over.wait(wait_s)
 
-    def _close(self) -> None:
+    def _finish(self) -> None:
         self.keeper.wait()
         if self.socket is not None:
             self.socket.close()
