@@ -4,6 +4,7 @@ Everything that came from outside passes `fmt.plain` (one harmless line) or `com
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from netdoctor.compat import UTC, instant
 from netdoctor.errors import InputError
@@ -177,9 +178,9 @@ def _no_cause(state: State, known: Known, width: int) -> list[Line]:
     lines += [line(" " * (len(verdict) + 6), piece) for piece in more]
     lines.append(Line())
     if report.verdict.state == "ready":
-        first, *more = wrap(_best_numbers(report), width - 22)
+        first, *more = _items(_best_numbers(report), width - 22, "   ")
         lines.append(line("   nothing to fix.   ", (first, "dim")))
-        lines += [line(" " * 20, (piece, "dim")) for piece in more]
+        lines += [line(" " * 21, (piece, "dim")) for piece in more]
         lines += [Line(), line("   2  see the full matrix", key=("screen", "matrix"))]
         if report.measures or report.pairs:
             lines.append(line("   3  see pairs and bandwidth", key=("screen", "pairs")))
@@ -269,24 +270,29 @@ def _families(known: Known, width: int) -> list[Line]:
     return lines
 
 
-def _items(text: str, width: int) -> list[str]:
+def _items(text: str, width: int, between: str = ", ") -> list[str]:
     """A list in lines that break between its items."""
-    items = text.split(", ")
+    items = text.split(between)
     fits = all(width_of(item) < width for item in items)
-    pieces = wrap(", ".join(item.replace(" ", "\xa0") for item in items) if fits else text, width)
+    pieces = wrap(between.join(item.replace(" ", "\xa0") for item in items) if fits else text, width)
     return [piece.replace("\xa0", " ") for piece in pieces]
 
 
 def family(known: Known, cells: Cells, name: str, width: int) -> list[Line]:
     """The checks of a family, each with the worst that it says of any node."""
-    lines = [line((f" checks of {fmt.plain(name, 40)}", "label")), Line()]
+    lines = [line((f" checks of {families.label(name)}", "label")), Line()]
     for column in (c for c, family in enumerate(cells.families) if family == name):
         letters = cells.cells[column :: len(cells.checks)]
         check = cells.checks[column]
         title = fit(fmt.plain(known.titles.get(check) or "", 300), max(width - 24, 8)).rstrip()
-        name = f" {fit(fmt.plain(check, 60), 18)} "
-        lines.append(line(cell_span(worst(letters)), name, (title, "dim")))
+        lines.append(line(cell_span(worst(letters)), f" {fit(fmt.plain(check, 60), 18)} ", (title, "dim")))
     return lines
+
+
+def every_family(known: Known, cells: Cells, width: int) -> list[Line]:
+    """The checks of all families, one family below the other."""
+    names = dict.fromkeys(cells.families)
+    return [each for name in names for each in (*family(known, cells, name, width), Line())][:-1]
 
 
 # One cause
@@ -396,21 +402,34 @@ def results_of(known: Known, item: Cause) -> list[Result]:
 def evidence(known: Known, results: Sequence[Result], width: int) -> list[Line]:
     """Results with what was observed, expected, and the very output that was judged."""
     lines: list[Line] = []
-    for result in results[:200]:
-        lines += _result(known, result, width)
+    groups = by_words(results)
+    for group in groups[:200]:
+        lines += _result(known, group, width)
         lines.append(Line())
-    if len(results) > 200:
-        lines.append(line((f" and {len(results) - 200} more results", "dim")))
+    if rest := sum(map(len, groups[200:])):
+        lines.append(line((f" and {fmt.number(rest, 'more result')}", "dim")))
     return lines or [line((" no result was recorded here; a plain pass leaves none", "dim"))]
 
 
-def _result(known: Known, result: Result, width: int) -> list[Line]:
+def by_words(results: Sequence[Result]) -> list[list[Result]]:
+    """Results that say the same of several targets, together, in the order of the first of each."""
+    groups: dict[Result, list[Result]] = {}
+    for result in results:
+        groups.setdefault(replace(result, target="", duration_ms=None), []).append(result)
+    return list(groups.values())
+
+
+def _result(known: Known, group: Sequence[Result], width: int) -> list[Line]:
+    """What is said of a target, or of several alike."""
+    result, targets = group[0], [one.target for one in group]
     key = ("cell", result.check, result.target)
+    names = fmt.plain(result.target, 80) if len(group) == 1 else fmt.nodes_text(known.report, targets, 80)
+    many = f" ({len(group)})" if len(group) > 1 and not names.startswith("all ") else ""
     lines = [
         line(
             " ",
             status_span(result.status),
-            f"  {fmt.plain(result.check, 60)}  {fmt.plain(result.target, 80)}",
+            f"  {fmt.plain(result.check, 60)}  {names}{many}",
             (f"  [{result.cause}]" if result.cause is not None else "", "dim"),
             key=key,
         )

@@ -143,7 +143,7 @@ class Stage(App[None], inherit_bindings=False):
         turns = view == "matrix" and bool(self.state.cells.nodes) and self.turns
         if not self.framed or width < SIDE_FROM or (self.known is None and not turns):
             return 0
-        if view == "causes" and self.known is not None and self.known.listed:
+        if view == "causes" and self.known is not None and (self.known.listed or self.state.cells.checks):
             return width - min(max(width * 2 // 5, width - CAUSE_ROOM, LIST_LEAST), LIST_MOST)
         if turns:
             left = width - pages.MARGIN - 2
@@ -471,6 +471,8 @@ class Stage(App[None], inherit_bindings=False):
                 title = fmt.plain(node, 60)
         elif self.where.view == "causes" and isinstance(key, tuple) and key[0] == "family":
             lines, title = pages.family(known, self.state.cells, key[1], inner), "family"
+        elif self.where.view == "causes" and not known.listed:
+            lines, title = pages.every_family(known, self.state.cells, inner), "what was looked at"
         elif self.where.view == "matrix" and self.where.zoom == "overview":
             lines, title = nodes.groups(known, self.state.cells, inner), "by cause"
         elif self.where.view == "matrix" and node is not None and (check := self.check_here) is not None:
@@ -489,13 +491,12 @@ class Stage(App[None], inherit_bindings=False):
         lines = pages.cause(known, item, width)
         if len(lines) > height:
             return pages.cause(known, item, width, brief=True)
-        results, more = pages.results_of(known, item), [Line(), line((" observed", "label"))]
-        for number, result in enumerate(results):
-            one = pages.evidence(known, [result], width)
+        groups, more = pages.by_words(pages.results_of(known, item)), [Line(), line((" observed", "label"))]
+        for number, group in enumerate(groups):
+            one = pages.evidence(known, group, width)
             if len(lines) + len(more) + len(one) >= height:
-                more.append(
-                    line((f" and {fmt.number(len(results) - number, 'more result')} (e opens)", "dim"))
-                )
+                rest = sum(map(len, groups[number:]))
+                more.append(line((f" and {fmt.number(rest, 'more result')} (e opens)", "dim")))
                 break
             more += one
         return [*lines, *more] if len(more) > 3 and len(lines) + len(more) <= height else lines

@@ -125,7 +125,7 @@ def headline(report: Report, limit: int = 400) -> str:
     stops = sum(cause.status == "fail" for cause in report.causes)
     risks = sum(cause.status == "warn" for cause in report.causes)
     parts = [f"{number(stops, 'problem')} stop{'s' if stops == 1 else ''} the launch"] if stops else []
-    parts += [f"{risks} will cause trouble"] if risks else []
+    parts += [risks_text(risks, parts)] if risks else []
     if report.verdict.state == "ready":
         passes = checks_pass(sum("." in cells for cells in report.matrix.cells), len(report.matrix.nodes))
         return ", ".join(parts) or passes
@@ -136,6 +136,12 @@ def headline(report: Report, limit: int = 400) -> str:
     where = f" on the {number(examined, 'node')} tested" if examined > 0 and lost else ""
     rest = f"; {nodes_text(report, lost)} could not be tested fully" if lost else ""
     return f"no problem proven{where}{rest}"
+
+
+def risks_text(risks: int, before: Sequence[str]) -> str:
+    """Return ``2 problems will cause trouble``, without the noun behind those that stop the launch."""
+    follows = bool(before) and before[-1].endswith(" the launch")
+    return f"{risks if follows else number(risks, 'problem')} will cause trouble"
 
 
 def checks_pass(checks: int, nodes: int) -> str:

@@ -145,11 +145,12 @@ def part(checks: int = 2, nodes: int = 3) -> Part:
     [
         pytest.param((), {}, "partial_pass", 0, "2 of 43 checks on 3 of 6 nodes: pass", id="pass"),
         pytest.param(
-            (RISK,), {}, "partial_pass", 0, "2 of 43 checks on 3 of 6 nodes: 1 will cause trouble", id="warn"
+            (RISK,), {}, "partial_pass", 0,
+            "2 of 43 checks on 3 of 6 nodes: 1 problem will cause trouble", id="warn",
         ),
         pytest.param(
             (RISK,), {"fail_on": "warn"}, "partial_pass", 4,
-            "2 of 43 checks on 3 of 6 nodes: 1 will cause trouble", id="warn, fail on warn",
+            "2 of 43 checks on 3 of 6 nodes: 1 problem will cause trouble", id="warn, fail on warn",
         ),
         pytest.param(
             (BAD,), {}, "not_ready", 1,
@@ -180,6 +181,29 @@ def test_a_part_never_says_ready(
         assert not re.search(r"(?<!NOT )\bREADY\b|netdoctor_ready 1|\"ready\"", shown), format
     short = str(shown_as(report, "short"))
     assert ("CHECKED" if state == "partial_pass" else "net") in short
+
+
+@pytest.mark.parametrize(
+    ("checks", "words"),
+    [
+        pytest.param({"net.x": RISK}, "1 problem will cause trouble", id="alone"),
+        pytest.param(
+            {"net.x": RISK, "bw.x": BAD}, "1 problem stops the launch, 1 will cause trouble", id="and a fail"
+        ),
+        pytest.param(
+            {"net.x": RISK, "bw.x": OPEN},
+            "no problem proven, 1 question could not be answered, 1 problem will cause trouble",
+            id="and an unknown",
+        ),
+    ],
+)
+def test_what_will_cause_trouble_is_said_to_be_a_problem(checks: dict[str, Finding], words: str) -> None:
+    """In the engine's headline, and in the report's own where the engine gave none."""
+    report = made(*(saying(check, one) for check, one in checks.items()))
+    assert report.verdict.headline.partition(";")[0] == words
+    bare = replace(report, verdict=replace(report.verdict, headline=""))
+    if report.verdict.state != "undecided":
+        assert f"   {words}\n" in render(bare)
 
 
 def test_one_result_is_one_result() -> None:

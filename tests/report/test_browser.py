@@ -196,6 +196,10 @@ def test_on_a_phone_words_stay_whole_and_a_click_takes_a_command(browser: Browse
         assert browser.value("document.documentElement.scrollWidth") == 390
         heights = "[...document.querySelectorAll('#nodes td, #nodes th')].map(e => e.clientHeight)"
         assert max(browser.value(heights)) < 40, "one line a cell"
+        families = "(e => e.scrollWidth - e.clientWidth)(document.querySelector('#families .scroll'))"
+        assert browser.value(families) == 0, "no word of the families is off the screen"
+        lines = "[...document.querySelectorAll('time')].map(e => e.getClientRects().length)"
+        assert browser.value(lines) == [1, 1], "no time breaks inside"
         taken = browser.value(
             "document.querySelector('.command').scrollIntoView(), "
             "(({x, y}) => [x + 30, y + 20])(document.querySelector('.command').getBoundingClientRect())"

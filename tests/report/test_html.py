@@ -21,7 +21,7 @@ ELEMENTS = {
     *("html", "head", "meta", "title", "style", "body", "header", "main", "footer", "nav", "section"),
     *("article", "h1", "h2", "h3", "h4", "p", "ul", "li", "a", "dl", "dt", "dd", "pre", "code", "details"),
     *("summary", "div", "span", "i", "table", "caption", "thead", "tbody", "tr", "th", "td"),
-    *("svg", "desc", "line", "text", "polyline", "circle", "rect"),
+    *("time", "svg", "desc", "line", "text", "polyline", "circle", "rect"),
 }  # fmt: skip
 ATTRIBUTES = {
     *("lang", "charset", "http-equiv", "content", "name", "id", "class", "href", "role", "tabindex"),

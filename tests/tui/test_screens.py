@@ -5,6 +5,7 @@
 
 import dataclasses
 import os
+import re
 import unicodedata
 from pathlib import Path
 
@@ -153,8 +154,54 @@ def test_a_list_of_versions_breaks_between_its_items() -> None:
 
 def test_the_second_pane_says_how_many_more_results_there_are() -> None:
     report = unreachable(40)
-    lines = drive(application(report), (160, 45))
+    results = tuple(dataclasses.replace(r, summary=f"refused by {r.target}") for r in report.results)
+    lines = drive(application(dataclasses.replace(report, results=results)), (160, 45))
     assert any("more results (e opens)" in line for line in lines)
+
+
+@pytest.mark.parametrize("steps", [[], ["e"]], ids=["second pane", "evidence"])
+def test_results_that_say_the_same_are_said_once(steps: list[Step]) -> None:
+    report = unreachable(40)
+    first, *others = report.results
+    other = dataclasses.replace(first, summary="no answer", duration_ms=3.0)
+    timed = [dataclasses.replace(r, duration_ms=float(n)) for n, r in enumerate(others)]
+    screen = "\n".join(
+        drive(application(dataclasses.replace(report, results=(other, *timed))), (160, 45), *steps)
+    )
+    assert "ssh.login  gpu-a01  [1]" in screen
+    assert screen.count("no answer") == 1
+    assert "ssh.login  gpu-a[02-40] (39)  [1]" in screen
+    assert len(re.findall(r"says +refused", screen)) == 1
+    assert "more result" not in screen
+    whole = "\n".join(drive(application(report), (160, 45), *steps))
+    assert "ssh.login  all 40 nodes  [1]" in whole
+
+
+def test_beside_a_verdict_without_causes_stands_every_check() -> None:
+    report = rich_report(state="ready")
+    checks = [check.id for check in report.checks]
+    screen = drive(application(report), (160, 70))
+    assert any("what was looked at" in line for line in screen)
+    beside = "\n".join(line[len(line) // 3 :] for line in screen)
+    assert [check for check in checks if f" {check} " not in beside] == []
+    short = "\n".join(drive(application(report), (160, 45)))
+    assert "more lines" in short
+    assert "what was looked at" not in "\n".join(drive(application(report), (100, 45)))
+
+
+def test_beside_a_family_stand_all_its_checks() -> None:
+    report = rich_report(state="ready")
+    here = "\n".join(drive(application(report), (160, 45), "down", "down", "down"))
+    ssh = [check.id for check in report.checks if check.family == "ssh"]
+    assert len(ssh) > 1
+    assert "checks of ssh" in here
+    assert [check for check in ssh if f" {check} " not in here] == []
+    assert "checks of time" not in here
+
+
+def test_a_number_stays_with_its_unit() -> None:
+    lines = drive(application(rich_report(state="ready")), (160, 45))
+    assert any(re.search(r"slowest pair [0-9.]+ GB/s \(", line) for line in lines)
 
 
 def test_the_second_pane_has_what_was_observed_where_there_is_room() -> None:

@@ -114,7 +114,7 @@ def _headline(
     if n := by_status[Status.UNKNOWN]:
         parts.append(f"{number(n, 'question')} could not be answered")
     if n := by_status[Status.WARN]:
-        parts.append(f"{n} will cause trouble")
+        parts.append(summary.risks_text(n, parts))
     passes = f"{verdict.counts.pass_} pass, {verdict.counts.skip} skip"
     if verdict.state == "ready" and not parts:
         checks = sum(Status.PASS in by_node.values() for by_node in judgement.cells.values())

@@ -94,7 +94,9 @@ def _summary(header: ET.Element, report: Report) -> None:
         add(header, "p", stopped)
     add(header, "p", "   ".join(summary.header(report)), class_="made")
     times = [fmt.plain(t, 40) for t in (report.run.started, report.run.finished)]
-    add(header, "p", f"{' to '.join(times)}, {fmt.seconds(report.run.duration_ms)}", class_="made")
+    when = add(header, "p", class_="made")
+    for time, then in zip(times, (" to ", f", {fmt.seconds(report.run.duration_ms)}"), strict=True):
+        add(when, "time", time).tail = then
 
 
 def _tiles(header: ET.Element, report: Report, sections: Container[str]) -> None:
