@@ -122,22 +122,6 @@ def hung(text: str, indent: str, width: int | None, rest: str | None = None) -> 
     )
 
 
-def columns(requested: int | None) -> int | None:
-    """How wide lines may be: as asked for, as the terminal is, or None where they go to a file or program.
-
-    There an exported COLUMNS says nothing: whatever has loaded readline gives one to all that it starts.
-    """
-    import os
-    import sys
-
-    if requested is not None or not sys.stdout.isatty():
-        return requested
-    try:
-        return max(os.get_terminal_size(sys.stdout.fileno()).columns, 40)
-    except (OSError, ValueError):
-        return 80
-
-
 _IFNAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,14}")
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from netdoctor.check import Check, Profile
 from netdoctor.cli.options import count
-from netdoctor.cli.parser import EXIT_BAD_INPUT, Listed, fitting
+from netdoctor.cli.parser import EXIT_BAD_INPUT, Listed, columns, fitting
 from netdoctor.errors import InputError
-from netdoctor.text import clean, columns, comma_words, did_you_mean, hung
+from netdoctor.text import clean, comma_words, did_you_mean, hung
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

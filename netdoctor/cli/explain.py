@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netdoctor.cli.options import add_option, count, one_per_line
-from netdoctor.cli.parser import EXIT_BAD_INPUT, Parser
+from netdoctor.cli.parser import EXIT_BAD_INPUT, Parser, columns
 from netdoctor.errors import InputError
 from netdoctor.facts.host import VIAS
-from netdoctor.text import columns, comma_words
+from netdoctor.text import comma_words
 
 if TYPE_CHECKING:
     from netdoctor.explain.model import Reason

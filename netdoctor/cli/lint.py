@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from netdoctor.cli.options import count
-from netdoctor.cli.parser import EXIT_BAD_INPUT, Listed
+from netdoctor.cli.parser import EXIT_BAD_INPUT, Listed, columns
 from netdoctor.errors import InputError
-from netdoctor.text import clean, columns, comma_words, did_you_mean, hung, inert_line
+from netdoctor.text import clean, comma_words, did_you_mean, hung, inert_line
 
 if TYPE_CHECKING:
     from netdoctor.lint.files import Read

@@ -38,6 +38,21 @@ def fitting(line: str, width: int) -> list[str]:
     return hung(line.strip(" "), lead, width, f"{lead}  " if lead else "")
 
 
+def columns(requested: int | None) -> int | None:
+    """How wide lines may be: as asked for, as the terminal is, or None where they go to a file or program.
+
+    There an exported COLUMNS says nothing: whatever has loaded readline gives one to all that it starts.
+    """
+    import os
+
+    if requested is not None or not sys.stdout.isatty():
+        return requested
+    try:
+        return max(os.get_terminal_size(sys.stdout.fileno()).columns, 40)
+    except (OSError, ValueError):
+        return 80
+
+
 class Listed(argparse.Action):
     """An option with a list, ``a,b``, that may be given again; the first one replaces the default."""
 

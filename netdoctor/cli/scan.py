@@ -16,12 +16,12 @@ from netdoctor.cli.options import (
     request_fields,
     show_briefly,
 )
-from netdoctor.cli.parser import Listed
+from netdoctor.cli.parser import Listed, columns
 from netdoctor.cli.running import examined, facts_asked, prepared, request_of, saved_report
 from netdoctor.errors import InputError
 from netdoctor.facts.host import MEET
 from netdoctor.options import Group
-from netdoctor.text import clean, columns, columns_of
+from netdoctor.text import clean, columns_of
 
 if TYPE_CHECKING:
     from netdoctor.report.model import Report

@@ -21,11 +21,12 @@ from netdoctor.cli.options import (
     request_fields,
     show_briefly,
 )
+from netdoctor.cli.parser import columns
 from netdoctor.cli.running import prepared, request_of, scanned, signals
 from netdoctor.errors import InputError
 from netdoctor.options import SECONDS
 from netdoctor.report import LAST
-from netdoctor.text import clean, columns, columns_of
+from netdoctor.text import clean, columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -164,9 +165,9 @@ def _down(args: argparse.Namespace) -> int:
 
 def _faults(_args: argparse.Namespace) -> int:
     from netdoctor.lab import api
-    from netdoctor.text import columns, hung
+    from netdoctor.text import hung
 
-    width = columns(None)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for fault in api.FAULTS.values():
         params = " ".join(f"{k}={v}" if " " not in v else f"'{k}={v}'" for k, v in fault.params.items())
         if fault.free:

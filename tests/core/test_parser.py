@@ -8,9 +8,8 @@ import pytest
 from netdoctor import cli
 from netdoctor.cli import environ
 from netdoctor.cli.options import request_fields
-from netdoctor.cli.parser import fitting, subcommands, tree
+from netdoctor.cli.parser import columns, fitting, subcommands, tree
 from netdoctor.options import OPTIONS
-from netdoctor.text import columns
 from tests.core.test_options import EXAMPLES
 
 
