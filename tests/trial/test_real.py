@@ -69,7 +69,7 @@ def test_torchrun_whose_script_fails_on_one_rank(lab: Lab, folder: Path, train: 
 
 def test_torchrun_behind_a_firewall_names_the_node(lab: Lab, folder: Path, train: Path) -> None:
     lab.break_("node2", "drop")
-    tried = torchrun(lab, folder, train, seconds=25).wait()
+    tried = torchrun(lab, folder, train, seconds=45).wait()
     assert (tried.code, tried.found["state"]) == (1, "failed"), tried.text
     assert ["node2"] in [cause["nodes"] for cause in tried.found["causes"]], tried.text
     assert is_clean(lab, train, 20)
@@ -77,7 +77,7 @@ def test_torchrun_behind_a_firewall_names_the_node(lab: Lab, folder: Path, train
 
 def test_each_node_for_itself_is_not_started(lab: Lab, folder: Path, train: Path) -> None:
     python, _ = torch_python()
-    options = ["--no-scan", "--python", python, "--for", "60"]
+    options = ["--no-scan", "--python", python, "--for", "90"]
     words = ["torchrun", "--standalone", "--nproc-per-node", "1", str(train)]
     tried = Tried(lab, folder, *options, "--steps", "5", "--", *words).wait()
     assert (tried.code, tried.found["state"]) == (1, "failed"), tried.text
