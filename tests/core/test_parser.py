@@ -1,6 +1,7 @@
 """What the command line says to those who mistype, and how wide it is."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from netdoctor import cli
 from netdoctor.cli import environ
 from netdoctor.cli.options import request_fields
 from netdoctor.cli.parser import columns, fitting, subcommands, tree
+from netdoctor.lab.api import FAULTS
 from netdoctor.options import OPTIONS
 from tests.core.test_options import EXAMPLES
 
@@ -133,6 +135,27 @@ def test_lines_that_nobody_looks_at_are_whole(
     shown = capsys.readouterr().out.splitlines()
     assert {line.split()[0].partition(".")[0] for line in shown} == {"net", "rdzv"}
     assert columns(None) is None
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_faults_of_the_lab_fit_the_terminal_and_are_whole_lines_in_a_pipe(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    assert cli.run(["lab", "faults"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    heads = [line for line in shown if not line.startswith(" ")]
+    assert [line.split()[0] for line in heads] == list(FAULTS)
+    if terminal:
+        assert max(map(len, shown)) <= 80
+    else:
+        assert all(
+            line.startswith(f"{name:18} {FAULTS[name].summary}")
+            for name, line in zip(FAULTS, heads, strict=True)
+        )
+        assert max(map(len, shown)) > 80
+        assert len(shown) <= 2 * len(FAULTS)
 
 
 def test_the_plan_is_as_wide_as_an_exported_number_of_columns(

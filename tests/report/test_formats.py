@@ -221,6 +221,19 @@ def test_junit_tells_of_a_family_once_what_does_not_apply(by: str) -> None:
     assert not [c for c in root.iter("testcase") if (c.get("name") or "").partition(":")[0] in parts]
 
 
+@pytest.mark.parametrize("nodes", [4, 65])
+def test_junit_has_the_time_of_the_run_once(nodes: int) -> None:
+    """A step measures for many checks: no case has a time of its own, and none is without a number."""
+    root = ET.fromstring(junit(sample_report("not_ready", nodes=nodes)))
+    times = {(c.get("classname"), c.get("name")): c.attrib["time"] for c in root.iter("testcase")}
+    assert times.pop(VERDICT_CASE) == "11.800"
+    assert times
+    assert set(times.values()) == {"0.000"}
+    suites = {suite.get("name"): suite.attrib["time"] for suite in root}
+    assert suites.pop("verdict") == root.get("time") == "11.800"
+    assert set(suites.values()) == {"0.000"}
+
+
 def test_markdown_fences_are_longer_than_what_they_hold() -> None:
     report = sample_report("not_ready")
     verify = report.causes[0].verify

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -26,6 +27,7 @@ from netdoctor.scanning import expecting, learning
 from tests import machines
 from tests.checks import build
 from tests.machines import Machine
+from tests.report.build import sample_report
 
 TARGETS = [
     Target(id="n1", host="n1", groups=("new",), leaf="sw1"),
@@ -143,6 +145,28 @@ def test_no_file_breaks_the_reader(tmp_path_factory: pytest.TempPathFactory, tab
     said = {key: str(one).lower() if isinstance(one, bool) else repr(one) for key, one in table.items()}
     with contextlib.suppress(InputError):
         read(tmp_path_factory.getbasetemp(), "\n".join([*(f"{k} = {v}" for k, v in said.items()), more]))
+
+
+def test_only_what_not_all_nodes_have_says_of_how_many_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a model, and of a part that --by makes: the number is that of the nodes it stands for."""
+    report = replace(sample_report("ready", nodes=3), facts={"n": {}})
+    nodes = report.matrix.nodes
+    known = SimpleNamespace(checks=load_builtin())
+    have = {
+        ("gpu.count", ""): dict.fromkeys(nodes, "8"),
+        ("gpu.vbios", "A100"): dict.fromkeys(nodes[:2], "92"),
+        ("gpu.vbios", "H100"): dict.fromkeys(nodes, "96"),
+        ("gpu.driver", ""): dict(zip(nodes, ("550", "550", "570"), strict=True)),
+    }
+    monkeypatch.setattr(learning, "values", lambda *_: have)
+    whole = learning.write(report, known, Path("good.json")).splitlines()
+    assert [line for line in whole if "# of" in line] == ['vbios."A100" = "92"  # of 2 nodes']
+    assert {"count = 8", 'vbios."H100" = "96"'} <= {*whole}
+    assert "# Where nothing stands behind a value, all nodes have it." in whole
+    parts = learning.write(report, known, Path("good.json"), by="gpu.driver")
+    assert "# of" not in parts.partition("[[nodes]]")[2], "all of a part have what stands there"
+    assert 'gpu.driver = "570"' in parts
+    assert "# Where nothing stands behind a value, all nodes of its part have it." in parts
 
 
 # --- with machines ----------------------------------------------------------------------------------------

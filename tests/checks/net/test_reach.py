@@ -46,6 +46,21 @@ def test_who_gets_no_further() -> None:
             assert cause(findings, key).fixes
 
 
+def test_another_answer_is_told_with_those_who_get_the_usual_one() -> None:
+    """The refusal is this node's alone only where the others are let in."""
+    findings = judged({"n3": {"status": 403}})
+    assert found(findings)["n3"].summary == f"{URL} answers 403 here, 200 on n1 and n2"
+    one = cause(findings, "reach-differs")
+    assert one.fixes[0].text.endswith("refuses this address, and not n1 and n2")
+    findings = judged({"n1": {"status": 403}, "n2": {"status": 403}, "n3": {"status": 404}})
+    assert found(findings)["n3"].summary == f"{URL} answers 404 here, 403 on n1 and n2"
+    one = cause(findings, "reach-differs")
+    assert one.fixes[0].text.endswith("refuses this address")
+    assert "refuses" not in one.title
+    # Nobody gets the usual answer of two that are equally frequent.
+    assert not causes(judged({"n2": {"status": 403}}, count=2))
+
+
 def test_commands_name_the_host() -> None:
     for url_of, host, endpoint in (
         (URL, "hub.example.org", "hub.example.org:443"),
