@@ -73,12 +73,12 @@ def _list(checks: dict[str, Check], selected: Sequence[str] | None, columns: int
     checks = {i: c for i, c in checks.items() if c.family in (selected or families)}
     width = max((len(i) for i in checks), default=0)
     for check_id, check in checks.items():
-        notes = [check.profile.value]
+        notes = ["on request" if check.profile is Profile.ON_REQUEST else check.profile.value]
         if check.cost != "read-only":
             notes.append(check.cost)
         if check.root:
             notes.append("root")
-        text = f"{clean(check.title)}  [{', '.join(notes)}]"
+        text = f"{_inert(check.title)}  [{', '.join(notes)}]"
         rows = hung(text, f"{check_id:<{width}}  ", columns, " " * (width + 2))
         sys.stdout.write("".join(f"{row}\n" for row in rows))
     return 0
@@ -90,9 +90,13 @@ def _explain(checks: dict[str, Check], check_id: str, columns: int | None) -> in
         hint = did_you_mean(check_id, checks, 0.4) or "; see: netdoctor checks list"
         sys.stderr.write(f"netdoctor checks: no check is called {clean(check_id)!r}{hint}\n")
         return EXIT_BAD_INPUT
-    facts = ", ".join(f"{p.fact.__name__}{' of all nodes' if p.all_nodes else ''}" for p in check.needs)
+    facts = [
+        f"{clean(p.info.group)}{' of all nodes' if p.all_nodes else ''}"
+        for p in check.needs
+        if p.info.group != "wanted"
+    ]
     lines = [
-        f"{check.id}: {clean(check.title)}",
+        f"{check.id}: {_inert(check.title)}",
         "",
         *_wrapped("\n".join(check.manual.splitlines()[1:]).strip("\n").splitlines(), columns),
         "",
@@ -104,7 +108,7 @@ def _explain(checks: dict[str, Check], check_id: str, columns: int | None) -> in
         + f"; {check.cost}"
         + ("; needs root on the nodes for all it can say" if check.root else "")
         + ("" if check.required else "; not required: what it cannot measure does not make a run undecided"),
-        f"judges: {facts}",
+        f"facts: {', '.join(facts) or 'none'}",
     ]
     if check.after:
         lines.append(f"runs after: {', '.join(check.after)}")
@@ -129,5 +133,6 @@ def _wrapped(manual: Sequence[str], columns: int | None) -> Iterator[str]:
 
 
 def _inert(line: str) -> str:
-    """A line of a manual with its indentation; a plug-in's docstring does not steer the terminal either."""
+    """A line of a docstring with its indentation and code in single backticks. A plug-in's steers no terminal."""
+    line = line.replace("``", "`")
     return line if line.isprintable() else line[: len(line) - len(line.lstrip(" "))] + clean(line, 1000)

@@ -145,9 +145,13 @@ def test_the_catalogue_and_a_manual_page(tmp_path: Path) -> None:
     page = netdoctor("checks", "explain", "net.ports", cwd=tmp_path)
     assert page.returncode == 0
     assert "Matters because:" in page.stdout
-    judged = "judges: PortMatrix, FirewallFacts of all nodes, Paths, Job, HostFacts of all nodes\n"
-    assert judged in page.stdout
+    assert "\nfacts: ports, firewall of all nodes, paths, job, host of all nodes\n" in page.stdout
     assert "runs after:" in page.stdout
+    assert "with `--reach`.  [on request]\n" in listed.stdout
+    assert "``" not in listed.stdout
+    page = netdoctor("checks", "explain", "net.reach", cwd=tmp_path)
+    assert page.stdout.startswith("net.reach: Every node reaches the URLs that are named with `--reach`.\n")
+    assert "``" not in page.stdout
 
 
 def test_a_broken_plug_in_is_named_and_the_rest_listed(tmp_path: Path) -> None:
