@@ -153,7 +153,7 @@ def decode(content: bytes | str, source: str, problems: Problems) -> str | None:
             line,
             "",
             f"byte 0x{content[error.start]:02x} is not UTF-8",
-            "convert it: iconv -f LATIN1 -t UTF-8",
+            "convert it: iconv -f LATIN1 -t UTF-8, or from SHIFT_JIS, GBK or EUC-KR",
         )
         return None
 

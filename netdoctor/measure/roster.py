@@ -65,7 +65,8 @@ def roster_of(context: Context) -> Roster | Missing:
         counts = {master: counts[master], **{n: c for n, c in counts.items() if n != master}}
     if sum(counts.values()) < 2:
         if left_out:
-            return Missing(Why.NOT_EXAMINED, f"too few nodes are free for it: {'; '.join(left_out.values())}")
+            reasons = "; ".join(dict.fromkeys(left_out.values()))
+            return Missing(Why.NOT_EXAMINED, f"too few nodes are free for it: {reasons}")
         return Missing(Why.NOT_APPLICABLE, "one rank alone has nothing to reduce with")
     ifname, environments, given = _environments(context, list(counts), backend)
     return Roster(

@@ -493,6 +493,7 @@ def many_hosts(count: int) -> bytes:
     ("content", "words"),
     [
         (b"a\nb\n\xff\n", "hosts.txt:3: byte 0xff is not UTF-8"),
+        ("a\n# 主节点\n".encode("gbk"), "iconv -f LATIN1 -t UTF-8, or from SHIFT_JIS, GBK or EUC-KR"),
         (b"a\nb\0\n", "hosts.txt:2: NUL byte"),
         ("a\n".encode("utf-16"), "UTF-16"),
         (b"a" * 70_000, "line of 70000 characters"),

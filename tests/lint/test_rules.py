@@ -85,6 +85,12 @@ def test_the_folded_node_list_is_no_address() -> None:
     assert told(text, Kind.SBATCH) == ["slurm.nodelist"]
 
 
+def test_words_of_a_guide_in_place_of_an_address_are_a_placeholder() -> None:
+    (one,) = lint([read("x", Kind.ENV, b'MASTER_ADDR="ip of master node"\n')])
+    assert (one.rule, one.instead) == ("env.address", "MASTER_ADDR=node0")
+    assert "a placeholder" in one.message
+
+
 def test_a_hostname_is_the_masters_where_the_batch_body_fills_it_in() -> None:
     text = JOB + "srun bash -c {0}MASTER_ADDR=$(hostname) python train.py{0}\n"
     assert told(text.format("'"), Kind.SBATCH) == ["env.master-addr"]

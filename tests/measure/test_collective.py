@@ -143,6 +143,14 @@ def test_a_torch_for_rocm_says_that_it_ran_on_processors() -> None:
     assert "RCCL was not tried" in on_processors(context, chosen(roster_of(context)))
 
 
+def test_a_reason_that_nodes_share_is_said_once() -> None:
+    context = plan(*[hw.no_gpus()] * 4)
+    for name in ("n2", "n3", "n4"):
+        context.store.put("software", name, hw.software(torch=None))
+    why = "too few nodes are free for it: torch is not installed there"
+    assert roster_of(context) == Missing(Why.NOT_EXAMINED, why)
+
+
 def test_one_gpu_alone_has_nothing_to_reduce_with() -> None:
     found = roster_of(plan(hw.gpus(1)))
     assert isinstance(found, Missing)

@@ -366,7 +366,9 @@ def env_address(settings: Settings) -> Iterator[Found]:
             )
         elif " " in text.strip():
             yield Found(
-                item.position, f"MASTER_ADDR={text!r} is more than one name: it does not resolve", "one name"
+                item.position,
+                f"MASTER_ADDR={text!r} is several words, names or a placeholder: it does not resolve",
+                "MASTER_ADDR=node0",
             )
 
 
