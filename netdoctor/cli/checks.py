@@ -133,6 +133,6 @@ def _wrapped(manual: Sequence[str], columns: int | None) -> Iterator[str]:
 
 
 def _inert(line: str) -> str:
-    """A line of a docstring with its indentation, code in single backticks; a plug-in's steers no terminal."""
+    """A line of a docstring with its indentation, code in single backticks. A plug-in's is escaped."""
     line = line.replace("``", "`")
     return line if line.isprintable() else line[: len(line) - len(line.lstrip(" "))] + clean(line, 1000)
