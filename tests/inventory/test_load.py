@@ -281,6 +281,11 @@ def test_stdin_with_bytes_underneath() -> None:
         ("gpu\x1bc", "U+001B"),
         ("a\x0bb", "U+000B"),
         ("a\u2028b", "U+2028"),
+        # as an input method writes them, and as a guide does
+        ("a\u3000slots=8", "character U+3000 (ideographic space)"),
+        ("a\uff1a22", "character U+FF1A (fullwidth colon)"),
+        ("a\uff10", "character U+FF10 (fullwidth digit zero)"),
+        ("<\u4e3b\u8282\u70b9IP>", "character '<' is not allowed in a host name"),
         ("a\rb", "carriage return"),
         ("a,,b", "name missing"),
         # ranges

@@ -277,6 +277,7 @@ def test_pairs_are_a_heat_map_and_large_clusters_tell_the_worst() -> None:
     assert large.of("td").count("gpu-a02") == 1
     # The one pair of net.ports is drawn, the 2,352 of bw.pair are not.
     assert [a.get("class") for a in page().attributes("table")].count("heat") == 2
+    assert page().of("span").count("usual or better") == 1, "no legend of rates over open and filtered"
     assert [a.get("class") for a in large.attributes("table")].count("heat") == 1
 
 

@@ -84,6 +84,16 @@ def test_only_commands_are_wider_than_the_screen(name: str, width: int) -> None:
         assert len(line) <= width or known, line
 
 
+@pytest.mark.parametrize("width", [80, 50])
+def test_an_address_is_never_broken(width: int) -> None:
+    """It is clicked, or pasted."""
+    report = sample_report("not_ready")
+    see = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
+    causes = tuple(dataclasses.replace(cause, see=see) for cause in report.causes)
+    shown = render(dataclasses.replace(report, causes=causes), width=width).splitlines()
+    assert sum(line.endswith(see) for line in shown) == len(causes)
+
+
 @pytest.mark.parametrize("name", REPORTS)
 def test_our_own_text_is_ascii(name: str) -> None:
     assert render(REPORTS[name](), verbosity=2).isascii()
