@@ -138,7 +138,7 @@ def test_each_stage_by_itself(bundle: Path, servers: Servers, monkeypatch: pytes
         (f"https://localhost:{moved.port}", ca, "", 302, ""),
         (f"https://localhost:{plain.port}", ca, "tls", None, ""),
         (f"http://localhost:{plain.port}", {}, "", 200, ""),
-        (f"http://localhost:{odd.port}", {}, "http", None, "no HTTP"),
+        (f"http://localhost:{odd.port}", {}, "http", None, "not HTTP"),
         (f"http://localhost:{closed.port}", {}, "http", None, "closed without an answer"),
         (f"http://localhost:{silent.getsockname()[1]}", {}, "http", None, "no answer in 0.3 s"),
         (f"http://localhost:{gone_port}", {}, "connect", None, "ECONNREFUSED"),

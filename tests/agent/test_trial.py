@@ -99,9 +99,9 @@ def test_it_ends_with_its_agent(agent: tuple[str, harness.AgentProcess]) -> None
     followed(running, lambda found: any(e["what"] == "step" for e in found["events"]))
     running.process.kill()
     end = time.monotonic() + 15
-    while time.monotonic() < end and not no_process():
+    while time.monotonic() < end and not is_alone():
         time.sleep(0.1)
-    assert no_process()
+    assert is_alone()
 
 
 def test_what_cannot_be_started_says_why() -> None:
@@ -110,6 +110,15 @@ def test_what_cannot_be_started_says_why() -> None:
         assert (run["state"], run["errno"], run["what"]) == ("failed", 2, "command")
         running.request("trial_end", {"session": TOKEN})
     assert is_alone()
+
+
+def test_what_is_said_at_once_is_not_lost() -> None:
+    with harness.agent() as running:
+        start(running, ["sh", "-c", "echo first"])
+        time.sleep(0.5)
+        found = followed(running, lambda found: found["text"])
+        assert found["text"] == b"first\n"
+        running.request("trial_end", {"session": TOKEN})
 
 
 def test_a_flood_is_counted_and_not_kept() -> None:

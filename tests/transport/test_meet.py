@@ -95,7 +95,7 @@ def test_who_shows_the_secret_is_asked_and_all_others_cost_nothing() -> None:
             for claim, why in (
                 ("0/0.0.9/n0", "both have to be one"),
                 (f"7/{__version__}/n1", "a second time"),
-                (f"8/{__version__}/-ox", "no name"),
+                (f"8/{__version__}/-ox", "not a name"),
             ):
                 with pytest.raises(dial_back.NotLetIn, match=why):
                     called(port, claim)

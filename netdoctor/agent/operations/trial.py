@@ -204,12 +204,15 @@ class Trial(object):
             return {
                 "outputs": [output.take() for output in self.outputs],
                 "events": events,
-                "runs": [self.runs.get(index) for index in range(len(self.outputs))],
+                "runs": self.states(),
                 "more": any(output.parts for output in self.outputs),
                 "over": self.over.is_set(),
                 "swept": self.swept,
                 "seconds": round(time.monotonic() - self.began, 3),
             }
+
+    def states(self) -> "list[Any]":
+        return [self.runs.get(index) for index in range(len(self.outputs))]
 
     def has_news(self) -> bool:
         return bool(self.events) or any(output.parts for output in self.outputs)
@@ -266,7 +269,8 @@ def trial(args: "dict[str, Any]") -> "dict[str, Any]":
     until = time.monotonic() + STARTING_S
     while len(one.runs) < len(runs) and time.monotonic() < until and not one.over.is_set():
         time.sleep(0.005)
-    return {"runs": one.report()["runs"], "probe": socket is not None}
+    # What it has said by now is for `trial_poll`.
+    return {"runs": one.states(), "probe": socket is not None}
 
 
 def _number(name: str) -> int:
