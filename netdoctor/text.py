@@ -138,3 +138,14 @@ def quoted(text: str) -> str:
 def is_plain_name(name: str) -> bool:
     """Whether a device name may stand in a command and in NCCL_IB_HCA."""
     return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", name) is not None
+
+
+def ranges(numbers: Iterable[int]) -> list[str]:
+    """Numbers in order, those that follow each other as one: ``0-2``, ``5``."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ["-".join(map(str, run)) for run in runs]

@@ -14,6 +14,7 @@ from netdoctor.report import describe, fmt, summary
 from netdoctor.report.kept import Live, Squeezed, as_facts, unpack
 from netdoctor.report.model import Report
 from netdoctor.store import from_saved
+from netdoctor.text import ranges
 from netdoctor.tui.lines import (
     LETTER_OF,
     STYLES,
@@ -137,7 +138,7 @@ def _gpus(found: object, width: int) -> list[Line]:
     for one in found.devices:
         same.setdefault(_gpu(one), []).append(one)
     rows = [
-        (_numbers([one.index for one in some]), *texts[:3], _temperatures(some), *texts[3:])
+        (",".join(ranges(sorted(one.index for one in some))), *texts[:3], _temperatures(some), *texts[3:])
         for texts, some in same.items()
     ]
     remark = f"{len(found.devices)}   driver {driver}   CUDA {fmt.plain(found.cuda_driver or 'unknown', 20)}"
@@ -161,17 +162,6 @@ def _temperatures(some: Sequence[Gpu]) -> str:
         return "C unknown"
     missing = f", {len(some) - len(known)} unknown" if len(known) < len(some) else ""
     return f"{min(known)} C{missing}" if min(known) == max(known) else f"{min(known)}-{max(known)} C{missing}"
-
-
-def _numbers(found: Sequence[int]) -> str:
-    """0-3,5 of 0, 1, 2, 3 and 5."""
-    runs: list[list[int]] = []
-    for n in sorted(found):
-        if runs and n == runs[-1][-1] + 1:
-            runs[-1].append(n)
-        else:
-            runs.append([n])
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def _hcas(found: object, width: int) -> list[Line]:

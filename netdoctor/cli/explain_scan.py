@@ -3,9 +3,7 @@
 import argparse
 import os
 import re
-import signal
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -88,13 +86,7 @@ def _scan(checks: Sequence[str], args: argparse.Namespace) -> Report:
     for name in ("env_file", "ssh_config", "known_hosts"):
         if getattr(args, name) is not None:
             request = replace(request, **{name: getattr(args, name)})
-    plan = scanning.prepare(request)
-    started = time.monotonic()
-    outcome, stopped = running.scanned(args, plan, ())
-    if stopped:
-        raise KeyboardInterrupt
-    code = 128 + signal.SIGINT
-    return scanning.assemble(plan, outcome, time.monotonic() - started, interrupted_code=code)
+    return running.scan_now(args, scanning.prepare(request))
 
 
 def ask_ras(endpoints: Sequence[str], args: argparse.Namespace) -> dict[str, str]:

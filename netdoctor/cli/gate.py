@@ -27,7 +27,14 @@ from netdoctor.cli.options import (
     show_briefly,
 )
 from netdoctor.cli.parser import Listed
-from netdoctor.cli.running import examined, facts_asked, prepared, request_of, saved_report
+from netdoctor.cli.running import (
+    examined,
+    facts_asked,
+    prepared,
+    request_of,
+    saved_report,
+    standing_report,
+)
 from netdoctor.errors import InputError
 from netdoctor.options import Group
 from netdoctor.report import LAST
@@ -331,29 +338,12 @@ def _outputs(args: argparse.Namespace, request: "ScanRequest") -> "list[Output]"
 def _saved(
     args: argparse.Namespace, plan: "Plan", rules: "Rules", outputs: "Sequence[Output]"
 ) -> "Report | None":
-    """The report that is saved, where --max-age lets it stand for a scan and it lets the command start.
-
-    One that says no is looked at again: somebody may have mended what it found.
-    """
-    from netdoctor.report.save import load
-    from netdoctor.scanning import reads
-    from netdoctor.scanning.gate import Act, decide, stale
-
+    """The report that is saved, where --max-age lets it stand for a scan and it lets the command start."""
     path = args.save or LAST
     if args.max_age is None or not path.exists():
         return None
-    # Logins are not what a job does: who may be trusted with a password is no part of its verdict.
-    files = [(name, file) for name, file in reads(plan.request) if "known_hosts" not in name]
-    touched = {name: file.stat().st_mtime for name, file in files if file.exists()}
-    try:
-        report = load(path)
-    except InputError as error:
-        why = str(error)
-    else:
-        why = stale(report, plan, now=time.time(), max_age_s=args.max_age, touched=touched)
-        if not why and decide(report, rules).act is not Act.START:
-            why = "it lets nothing start"
-    if why:
+    report, why = standing_report(plan, path, args.max_age, rules)
+    if report is None:
         if not args.quiet:
             _say(f"{path} does not stand for a scan: {why}")
         return None

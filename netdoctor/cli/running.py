@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from netdoctor.report.model import Report
     from netdoctor.report.output import Output
     from netdoctor.scanning import Plan, ScanRequest
+    from netdoctor.scanning.gate import Rules
     from netdoctor.transport.base import Transport
 
 
@@ -96,6 +97,42 @@ def examined(
     with signals_noted() as late:
         took, code = time.monotonic() - started, 128 + (stopped or signal.SIGINT)
         yield assemble(plan, outcome, took, interrupted_code=code, begun=begun), outcome, late
+
+
+def scan_now(args: argparse.Namespace, plan: "Plan") -> "Report":
+    """The report of a scan now. Raises KeyboardInterrupt where a signal stopped it."""
+    from netdoctor.scanning import assemble
+
+    started = time.monotonic()
+    outcome, stopped = scanned(args, plan, ())
+    if stopped:
+        raise KeyboardInterrupt
+    code = 128 + signal.SIGINT
+    return assemble(plan, outcome, time.monotonic() - started, interrupted_code=code)
+
+
+def standing_report(
+    plan: "Plan", path: Path, max_age_s: float, rules: "Rules"
+) -> "tuple[Report | None, str]":
+    """(the saved report that may stand for the scan that is planned, or None; why it may not).
+
+    One that lets nothing start is measured again: somebody may have mended what it found.
+    """
+    from netdoctor.report.save import load
+    from netdoctor.scanning import reads
+    from netdoctor.scanning.gate import Act, decide, stale
+
+    # Logins are not what a job does: who may be trusted with a password is no part of its verdict.
+    files = [(name, file) for name, file in reads(plan.request) if "known_hosts" not in name]
+    touched = {name: file.stat().st_mtime for name, file in files if file.exists()}
+    try:
+        report = load(path)
+    except InputError as error:
+        return None, str(error)
+    why = stale(report, plan, now=time.time(), max_age_s=max_age_s, touched=touched)
+    if not why and decide(report, rules).act is not Act.START:
+        why = "it lets nothing start"
+    return (None, why) if why else (report, "")
 
 
 def prepared(request: "ScanRequest", *, quiet: bool, profile_alone: str | None = None) -> "Plan":

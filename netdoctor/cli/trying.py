@@ -22,7 +22,7 @@ from netdoctor.cli.options import (
     show_briefly,
 )
 from netdoctor.cli.parser import columns
-from netdoctor.cli.running import prepared, request_of, scanned, signals
+from netdoctor.cli.running import prepared, request_of, scan_now, signals, standing_report
 from netdoctor.errors import InputError
 from netdoctor.options import SECONDS
 from netdoctor.report import LAST
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from netdoctor.report.model import Report
     from netdoctor.scanning import Plan
     from netdoctor.trial.following import Follower
-    from netdoctor.trial.rendering import Cause, Outcome
+    from netdoctor.trial.rendering import Cause, TrialResult
 
 # A saved report that says yes stands for a scan for so long.
 RECENT_S = 3600.0
@@ -151,18 +151,17 @@ def run(args: argparse.Namespace) -> int:
         args.parser.error("which command is to be tried? netdoctor try HOSTS -- COMMAND")
     request, _ = request_of(args, request_fields(args))
     plan = prepared(request, quiet=args.quiet)
-    before = _looked(args, plan)
+    before = _look_at_nodes(args, plan)
     if before.refused:
         return 1
     targets = before.plan.inventory.targets
-    if args.ladder:
-        result, code = _climbed(args, before, targets)
-    else:
-        result, code = _tried(args, before, targets, args.logs or LOGS / _now())
+    folder = args.logs or LOGS / time.strftime("%Y%m%d-%H%M%S")
+    try_on = _climb_ladder if args.ladder else _run_trial
+    result, code = try_on(args, before, targets, folder)
     if code in (1, 3) and (code == 1 or result.judgement.hangs):
-        result = replace(result, causes=_causes(args, before, result))
-    result = replace(result, again=_again(args, result))
-    _keep(args, before, result)
+        result = replace(result, causes=_find_causes(args, before, result))
+    result = replace(result, again=_next_command(args, result))
+    _write_result(args, result, folder)
     _show(args, result)
     return code
 
@@ -170,20 +169,20 @@ def run(args: argparse.Namespace) -> int:
 # --- before ------------------------------------------------------------------------------------------------
 
 
-def _looked(args: argparse.Namespace, plan: "Plan") -> _Before:
+def _look_at_nodes(args: argparse.Namespace, plan: "Plan") -> _Before:
     """The nodes as a scan sees them: a recent one that is saved, or one now."""
     from netdoctor import scanning
+    from netdoctor.report import summary
+    from netdoctor.scanning.gate import Rules
 
     path = args.save or LAST
     if args.no_scan:
         newest = scanning.newest(plan.inventory.targets)
         report, path = newest or (None, path)
         return _Before(plan=plan, report=report, path=path)
-    report = _recent(plan, path)
+    report = standing_report(plan, path, RECENT_S, Rules())[0] if path.exists() else None
     if report is None:
         report = _scan(args, plan)
-    from netdoctor.report import summary
-
     refused = report.verdict.state == "not_ready" and not args.anyway
     _say(args, f"the nodes are {summary.verdict_in_scope(report)}", refused)
     if refused:
@@ -194,37 +193,16 @@ def _looked(args: argparse.Namespace, plan: "Plan") -> _Before:
     return _Before(plan=plan, report=report, path=path, refused=refused)
 
 
-def _recent(plan: "Plan", path: Path) -> "Report | None":
-    """The saved report, where it is young, of the same nodes and job, and says that a job may start."""
-    from netdoctor.report.save import load
-    from netdoctor.scanning import reads
-    from netdoctor.scanning.gate import Act, Rules, decide, stale
-
-    if not path.exists():
-        return None
-    files = [(name, file) for name, file in reads(plan.request) if "known_hosts" not in name]
-    touched = {name: file.stat().st_mtime for name, file in files if file.exists()}
-    with suppress(InputError):
-        report = load(path)
-        if stale(report, plan, now=time.time(), max_age_s=RECENT_S, touched=touched):
-            return None
-        return report if decide(report, Rules()).act is Act.START else None
-    return None
-
-
 def _scan(args: argparse.Namespace, plan: "Plan") -> "Report":
     """A scan now, saved as any other."""
-    from netdoctor import scanning
     from netdoctor.report.save import save
 
-    started = time.monotonic()
-    outcome, stopped = scanned(args, plan, ())
-    if stopped:
-        raise KeyboardInterrupt
-    report = scanning.assemble(plan, outcome, time.monotonic() - started, interrupted_code=130)
+    report = scan_now(args, plan)
     if plan.request.save is not None:
-        with suppress(OSError):
+        try:
             report = save(report, plan.request.save)
+        except OSError as error:
+            _say(args, f"--save {plan.request.save}: {error.strerror or error}", True)
     return report
 
 
@@ -248,17 +226,14 @@ def _launch_plan(args: argparse.Namespace, before: _Before, targets: "Sequence[T
 # --- the trial ---------------------------------------------------------------------------------------------
 
 
-def _now() -> str:
-    return time.strftime("%Y%m%d-%H%M%S")
-
-
-def _climbed(args: argparse.Namespace, before: _Before, targets: "Sequence[Target]") -> "tuple[Outcome, int]":
-    """1, 2, 4 and so on of the nodes: the outcome of the last rung, with all rungs."""
+def _climb_ladder(
+    args: argparse.Namespace, before: _Before, targets: "Sequence[Target]", folder: Path
+) -> "tuple[TrialResult, int]":
+    """1, 2, 4 and so on of the nodes: the result of the last rung, with all rungs."""
     from netdoctor.trial.ladder import Rung, climb
 
     by_id = {target.id: target for target in targets}
-    folder = args.logs or LOGS / _now()
-    outcomes: dict[tuple[str, ...], tuple[Outcome, int]] = {}
+    results: dict[tuple[str, ...], tuple[TrialResult, int]] = {}
     runs = 0
 
     def measure(nodes: "Sequence[str]") -> Rung:
@@ -266,30 +241,30 @@ def _climbed(args: argparse.Namespace, before: _Before, targets: "Sequence[Targe
         runs += 1
         _say(args, f"{len(nodes)} of {len(targets)} nodes")
         logs = folder / f"{runs:02d}-{len(nodes)}"
-        outcome, code = _tried(args, before, [by_id[node] for node in nodes], logs)
-        outcomes[tuple(nodes)] = outcome, code
-        job, state = outcome.job, outcome.judgement.state
+        result, code = _run_trial(args, before, [by_id[node] for node in nodes], logs)
+        results[tuple(nodes)] = result, code
+        job, state = result.job, result.judgement.state
         return Rung(nodes=tuple(nodes), state=state, rate=job.rate(), ranks=job.world)
 
     ladder = climb([target.id for target in targets], measure)
-    outcome, code = outcomes[ladder.rungs[-1].nodes]
-    return replace(outcome, ladder=ladder), code
+    result, code = results[ladder.rungs[-1].nodes]
+    return replace(result, ladder=ladder), code
 
 
-def _tried(
+def _run_trial(
     args: argparse.Namespace, before: _Before, targets: "Sequence[Target]", folder: Path
-) -> "tuple[Outcome, int]":
-    from netdoctor.launch.starting import Where, starts
+) -> "tuple[TrialResult, int]":
+    from netdoctor.launch.starting import Where, commands_of
     from netdoctor.trial import judging
     from netdoctor.trial.logs import Logs
-    from netdoctor.trial.rendering import EXIT_CODES, Outcome
+    from netdoctor.trial.rendering import EXIT_CODES, TrialResult
     from netdoctor.trial.running import Terms, Trial
 
     launch_plan = _launch_plan(args, before, targets)
     where = Where(args.start) if args.start else None
-    found = starts(launch_plan, args.started, where, guessed=before.report is None)
+    commands = commands_of(launch_plan, args.started, where, guessed=before.report is None)
     try:
-        logs = Logs(folder, sum(map(len, found.runs.values())))
+        logs = Logs(folder, sum(map(len, commands.runs.values())))
     except OSError as error:
         raise InputError(f"--logs {folder}: {error.strerror}; name a new folder") from None
     env = {"NCCL_DEBUG": "INFO", **before.plan.job.env}
@@ -303,17 +278,17 @@ def _tried(
     )
     progress = _Progress(args, launch_plan.world)
     with signals(None) as stopped:
-        trial = Trial(before.plan.transport, targets, found, terms, logs, progress.update)
+        trial = Trial(before.plan.transport, targets, commands, terms, logs, progress.update)
         ended = trial.run()
     progress.end()
     judgement = judging.judge(trial.follower, ended, trial.took)
-    result = Outcome(
+    result = TrialResult(
         job=trial.follower,
         judgement=judgement,
         ended=ended,
         seconds=trial.took,
         command=tuple(args.started),
-        added=found.added,
+        added=commands.added,
         logs=str(folder),
         fault=logs.fault,
         planned={node.id: node.address.text for node in launch_plan.nodes if node.address},
@@ -324,7 +299,7 @@ def _tried(
     return result, code
 
 
-def _causes(args: argparse.Namespace, before: _Before, result: "Outcome") -> "tuple[Cause, ...]":
+def _find_causes(args: argparse.Namespace, before: _Before, result: "TrialResult") -> "tuple[Cause, ...]":
     """What the logs say, joined with a scan of the nodes as they are now."""
     from netdoctor.cli.explain_scan import joined, measured_of
     from netdoctor.explain.engine import explain
@@ -332,7 +307,8 @@ def _causes(args: argparse.Namespace, before: _Before, result: "Outcome") -> "tu
     names = [str(path) for path in sorted(Path(result.logs).glob("*.log")) if path.stat().st_size]
     explanation = explain(names) if names else None
     report = None
-    with suppress(InputError, KeyboardInterrupt):
+    # An interrupt ends the search for causes, and not the result.
+    with suppress(InputError, KeyboardInterrupt, SystemExit):
         _say(args, "looks at the nodes again, for what may have ended it")
         # A quick one tries nothing between the nodes.
         profile = "full" if before.plan.request.profile == "full" else "launch"
@@ -340,14 +316,14 @@ def _causes(args: argparse.Namespace, before: _Before, result: "Outcome") -> "tu
         report = _scan(args, prepared(request, quiet=args.quiet))
     if explanation is not None and report is not None:
         explanation = joined(explanation, report)
-    found = _by_logs(explanation, result) if explanation is not None else []
+    found = _causes_in_logs(explanation, result) if explanation is not None else []
     if report is not None:
         proved = {text for cause in found for text in cause.source.split("; ")}
-        found += _by_scan(report, proved, measured_of(report).proofs)
+        found += _causes_of_scan(report, proved, measured_of(report).proofs)
     return tuple(found)
 
 
-def _by_logs(explanation: "Explanation", result: "Outcome") -> "list[Cause]":
+def _causes_in_logs(explanation: "Explanation", result: "TrialResult") -> "list[Cause]":
     """The causes that lines of the logs tell of.
 
     What such a line merely admits is left to a process that was killed without a word: of all others it is
@@ -355,10 +331,9 @@ def _by_logs(explanation: "Explanation", result: "Outcome") -> "list[Cause]":
     """
     from netdoctor.cli.explain import fix_texts
     from netdoctor.explain.model import Confidence
-    from netdoctor.trial.judging import is_killed
     from netdoctor.trial.rendering import Cause
 
-    killed = any(is_killed(one) for one in result.job.bad())
+    killed = any(one.is_killed for one in result.job.bad())
     found: list[Cause] = []
     for reason in explanation.reasons:
         possible = reason.confidence is Confidence.POSSIBLE
@@ -378,7 +353,7 @@ def _by_logs(explanation: "Explanation", result: "Outcome") -> "list[Cause]":
     return found
 
 
-def _by_scan(report: "Report", proved: "set[str]", proofs: "Sequence[Proof]") -> "list[Cause]":
+def _causes_of_scan(report: "Report", proved: "set[str]", proofs: "Sequence[Proof]") -> "list[Cause]":
     """The problems that the scan found and no line of a log tells of."""
     from netdoctor.trial.rendering import Cause
 
@@ -397,7 +372,7 @@ def _by_scan(report: "Report", proved: "set[str]", proofs: "Sequence[Proof]") ->
     ]
 
 
-def _again(args: argparse.Namespace, result: "Outcome") -> str:
+def _next_command(args: argparse.Namespace, result: "TrialResult") -> str:
     """How to go on."""
     from netdoctor.trial.judging import State
 
@@ -412,7 +387,7 @@ def _again(args: argparse.Namespace, result: "Outcome") -> str:
     return f"netdoctor gate {hosts} -- {shlex.join(result.command)}"
 
 
-# --- what is said ------------------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------------
 
 
 class _Progress:
@@ -453,23 +428,21 @@ def _say(args: argparse.Namespace, text: str, always: bool = False) -> None:
             sys.stderr.write(f"netdoctor try: {clean(text, 2000)}\n")
 
 
-def _keep(args: argparse.Namespace, before: _Before, result: "Outcome") -> None:
-    """The trial beside its logs, where later commands find it."""
+def _write_result(args: argparse.Namespace, result: "TrialResult", folder: Path) -> None:
+    """The result beside the folder of logs: inside, `explain log` would read it as one of them."""
+    from netdoctor.report.save import write_whole
     from netdoctor.trial.rendering import to_json
 
     text = json.dumps(to_json(result), indent=1) + "\n"
-    from netdoctor.report.save import write_whole
-
-    with suppress(OSError):
-        write_whole(Path(f"{result.logs}.json"), text.encode())
-    if args.output is not None and str(args.output) != "-":
+    outputs = [args.output] if args.output is not None and str(args.output) != "-" else []
+    for path in (Path(f"{folder}.json"), *outputs):
         try:
-            write_whole(args.output, text.encode())
+            write_whole(path, text.encode())
         except OSError as error:
-            _say(args, f"-o json={args.output}: {error.strerror or error}", True)
+            _say(args, f"{path}: {error.strerror or error}", True)
 
 
-def _show(args: argparse.Namespace, result: "Outcome") -> None:
+def _show(args: argparse.Namespace, result: "TrialResult") -> None:
     from netdoctor.trial.rendering import lines, to_json
 
     if args.output is not None and str(args.output) == "-":

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from netdoctor.compat import UTC
 from netdoctor.explain.flight import Operation, Record
-from netdoctor.explain.model import ranges
+from netdoctor.text import ranges
 
 SIZES_DIFFER = ("all_to_all", "all_gather_v", "reduce_scatter_v")
 MAY_BE_UNEVEN = ("all_gather", "reduce_scatter", "gather", "scatter")

@@ -1,6 +1,6 @@
 """What the engine says of logs; every text in it is made inert and holds no secret."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from netdoctor.compat import StrEnum
@@ -115,14 +115,3 @@ class Explanation:
     sources: tuple[Source, ...] = ()
     refuted: Mapping[str, str] = field(default_factory=dict)  # what a scan took out, and why
     nccl: NcclInfo | None = None
-
-
-def ranges(numbers: Iterable[int]) -> list[str]:
-    """Numbers in order, those that follow each other as one: ``0-2``, ``5``."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1][1:] = [number]
-        else:
-            runs.append([number])
-    return ["-".join(map(str, run)) for run in runs]

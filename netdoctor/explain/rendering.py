@@ -10,9 +10,9 @@ from netdoctor.compat import UTC
 from netdoctor.explain import nccl_info
 from netdoctor.explain.knowledge import Role, load
 from netdoctor.explain.lines import RAISED, WARNS, message
-from netdoctor.explain.model import SCHEMA, Confidence, Explanation, Quote, Reason, ranges
+from netdoctor.explain.model import SCHEMA, Confidence, Explanation, Quote, Reason
 from netdoctor.explain.quoting import anonymous
-from netdoctor.text import listing
+from netdoctor.text import listing, ranges
 
 # Causes in the text; JSON has them all.
 CAUSES_MAX = 5

@@ -44,8 +44,8 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Starts:
-    """What every node starts. added: the words that were put in, as on the first node."""
+class Commands:
+    """What every node starts. added: the options that were put in, as on the first node."""
 
     where: Where
     runs: Mapping[str, tuple[Run, ...]]  # by node, in rank order; nothing where the first starts all
@@ -53,9 +53,9 @@ class Starts:
     added: tuple[str, ...] = ()
 
 
-def starts(
+def commands_of(
     plan: LaunchPlan, words: Sequence[str], where: Where | None = None, guessed: bool = True
-) -> Starts:
+) -> Commands:
     """What every node starts for a command. where: None for what the command itself says.
 
     ``{rank}``, ``{node}``, ``{master}``, ``{port}``, ``{nnodes}``, ``{nproc}`` and ``{world}`` in its words
@@ -78,7 +78,7 @@ def starts(
             runs[node.id] = (Run(argv=argv, env=one),)
         else:
             runs[node.id] = () if rank else (Run(argv=argv),)
-    return Starts(where=where, runs=runs, env=env, added=added)
+    return Commands(where=where, runs=runs, env=env, added=added)
 
 
 def _where(words: Sequence[str]) -> Where:
@@ -176,7 +176,7 @@ def _value(plan: LaunchPlan, node: PlanNode, name: str) -> str:
 
 
 def _env(plan: LaunchPlan, node: PlanNode, guessed: bool) -> dict[str, str]:
-    """The variables of a node. Where to meet is said even where it is a guess: without it nothing starts."""
+    """The variables of a node. MASTER_ADDR and MASTER_PORT are among them even where guessed."""
     return {
         name: value.text
         for name, value in plan.env_of(node).items()

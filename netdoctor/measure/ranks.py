@@ -55,7 +55,7 @@ _PASSED_ON = re.compile(r"(NCCL|GLOO|UCX|FI|CUDA|TORCH_NCCL|TP)_\w+\Z|LD_LIBRARY
 ECHO = 4
 # What a rank says when another one went away, or did not come: gloo, the store, torch's ProcessGroupNCCL
 # (getNcclErrorDetailStr, the watchdog) and NCCL itself (socketProgress).
-_ECHO = re.compile(
+ECHOES = re.compile(
     r"closed by (remote )?peer|connection reset|broken pipe|wait timeout|ncclRemoteError"
     r"|remote process exited|watchdog caught collective operation timeout|retrieving ncclUniqueId",
     re.IGNORECASE,
@@ -421,7 +421,7 @@ class Ranks:
                 return 1, RankFault.DEVICE, detail
             if _DIAL.search(error.text):
                 return 2, RankFault.CONNECT, detail
-            echo = error.stage == "peers" or _ECHO.search(error.text)
+            echo = error.stage == "peers" or ECHOES.search(error.text)
             return (ECHO if echo else 2), fault, detail
         if late and rank.dialling:
             ends = dict.fromkeys(rank.dialling)
@@ -436,7 +436,7 @@ _ABORTS = (
     (_FILES, 0, RankFault.FILES),
     (_DEVICE, 1, RankFault.DEVICE),
     (_DIAL, 2, RankFault.CONNECT),
-    (_ECHO, ECHO, RankFault.ERROR),
+    (ECHOES, ECHO, RankFault.ERROR),
 )
 
 

@@ -28,6 +28,8 @@ class SshOptions:
 
 # Agents whose clocks are read at one time: an exchange that waits for others measures the wait.
 CLOCK_AT_ONCE = 16
+# How what went wrong with a process of ours begins, which says nothing of a node.
+OWN_WORKER = "netdoctor's own worker"
 # What is waited beyond all bounds of nodes, for what this machine does itself.
 SLACK_S = 10.0
 # A node that does not answer holds its place for seconds; and what this machine does for many nodes at once

@@ -1,14 +1,18 @@
 """What is known of a tried job's processes and ranks, from what probes and logs say. No I/O."""
 
 import re
+import signal
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import msgspec
 
+from netdoctor.measure.ranks import ECHOES
 from netdoctor.text import clean
 
 LINE_MAX = 1 << 16
+# Nothing that is looked for stands further behind; every line is looked at, whoever wrote it.
+LOOKED_AT = 1000
 TAIL_LINES = 20
 RANKS_MAX = 100_000
 # gpu7:123:456 [0] NCCL INFO comm 0x5 rank 3 nranks 8 cudaDev 0 ... - Init COMPLETE
@@ -20,6 +24,14 @@ _STEP = re.compile(
     rb"(?<![A-Za-z])(?:global[ _]?)?(?:step|iteration|iter)['\"]?\s{0,8}[:=#\[]?\s{0,12}(\d{1,9})(?![\w.])",
     re.IGNORECASE,
 )
+# [rank3]: ValueError: ..., torch.distributed.DistBackendError: ...
+_ERROR = re.compile(
+    rb"^(?:\[[\w-]{1,20}\]:? {0,4}){0,3}(?:[A-Za-z_]\w{0,80}\.){0,8}\w{0,80}(?:Error|Exception)\b"
+)
+# Launchers' own words about a rank of theirs, which say nothing of who began.
+_OF_LAUNCHER = re.compile(rb"ChildFailedError|SignalException|RendezvousClosedError|CalledProcessError")
+# torchrun's summary:   exitcode  : -9 (pid: 1234)
+_KILLED = re.compile(rb"^ {0,8}exitcode {0,8}: -9\b")
 
 
 class Event(msgspec.Struct):
@@ -90,7 +102,6 @@ class Rank:
     first_step_s: float | None = None
     last_step_s: float | None = None
     longest_s: float = 0.0  # a step, the mean of those that were heard of together
-    pid: int = 0  # on its node
     place_now: str = ""  # where it was at the end, if it was asked: ``barrier (job.py:72)``
     steps: int = 0
     _first: tuple[int, float] | None = None
@@ -130,8 +141,16 @@ class Process:
     what: str = ""
     ended_s: float | None = None
     tail: list[str] = field(default_factory=list)
+    echoes: bool = False  # it printed an error that only tells of another process
+    raises: bool = False  # or one of its own
+    kills: bool = False  # its launcher says that a rank was killed
     left_out: int = 0  # bytes of its output that nobody has
     _partial: bytes = b""
+
+    @property
+    def is_killed(self) -> bool:
+        """Whether it, or a rank that it started, was killed by somebody or by the kernel."""
+        return self.kills or self.code in (-signal.SIGKILL, 128 + signal.SIGKILL)
 
     @property
     def is_bad(self) -> bool:
@@ -151,7 +170,9 @@ class Follower:
             for node, count in zip(self.nodes, runs, strict=True)
         }
         self.ranks: dict[int, Rank] = {}
+        self._by_pid: dict[tuple[str, int], Rank] = {}
         self.lost: dict[str, str] = {}
+        self.own_fault = ""  # what netdoctor itself could not do
         self.swept: dict[str, int] = {}
         self.left: dict[str, list[str]] = {}
         self.networks: dict[str, dict[str, int]] = {}  # what NCCL says it uses, by node
@@ -163,7 +184,7 @@ class Follower:
         self._own_step = step is not None
 
     def event(self, node: str, event: Event, shift_s: float = 0.0) -> None:
-        """Take what a probe said. shift_s: when the node started the job, on the clock of the trial."""
+        """Take a report of a probe. shift_s: when the node started the job, on the clock of the trial."""
         number = event.rank
         if number is None or not 0 <= number < RANKS_MAX:
             return
@@ -171,7 +192,7 @@ class Follower:
         heard_s = event.heard_s + shift_s
         rank = self.ranks.setdefault(number, Rank(number, node))
         rank.nodes.add(node)
-        rank.pid = event.pid
+        self._by_pid[node, event.pid] = rank
         if event.what == "waits" and rank.waits_s is None:
             rank.waits_s = heard_s
         elif event.what == "joined" and rank.joined_s is None:
@@ -182,7 +203,7 @@ class Follower:
             rank.step(event.count, event.at, heard_s)
 
     def run(self, node: str, index: int, state: RunState, shift_s: float = 0.0) -> None:
-        """Take what a keeper said of a process. shift_s: as for `event`."""
+        """Take how a process is, by its keeper. shift_s: as for `event`."""
         process = self.processes[node][index]
         if self.closing:
             return
@@ -193,9 +214,8 @@ class Follower:
 
     def stack(self, node: str, stack: Stack) -> None:
         """Take where a process of a node is."""
-        for rank in self.ranks.values():
-            if rank.node == node and rank.pid == stack.pid:
-                rank.place_now = place_of(stack)
+        if (rank := self._by_pid.get((node, stack.pid))) is not None:
+            rank.place_now = place_of(stack)
 
     def output(self, node: str, index: int, data: bytes, at_s: float) -> None:
         """Take a piece of what a process printed."""
@@ -204,14 +224,19 @@ class Follower:
         process._partial = partial[-LINE_MAX:]
         for line in lines:
             if line.strip():
-                self._line(node, line, at_s)
+                self._line(process, line[:LOOKED_AT], at_s)
         lines_shown = [clean(line, 400) for line in lines[-TAIL_LINES:] if line.strip()]
         process.tail = [*process.tail, *lines_shown][-TAIL_LINES:]
 
-    def _line(self, node: str, line: bytes, at_s: float) -> None:
+    def _line(self, process: Process, line: bytes, at_s: float) -> None:
+        node = process.node
         if b"NCCL INFO" in line:
             self._nccl(node, line, at_s)
             return
+        if _ERROR.search(line) and not _OF_LAUNCHER.search(line):
+            echo = ECHOES.search(line.decode("utf-8", "replace")) is not None
+            process.echoes, process.raises = process.echoes or echo, process.raises or not echo
+        process.kills = process.kills or _KILLED.search(line) is not None
         found = (self._step or _STEP).search(line)
         if found:
             try:

@@ -1,7 +1,7 @@
 """STARTED, FAILED or UNDECIDED, from what is known of a tried job's ranks. Pure."""
 
+import errno
 import os
-import re
 import signal
 from dataclasses import dataclass
 
@@ -9,19 +9,14 @@ from netdoctor.compat import StrEnum
 from netdoctor.inventory.nodeset import fold
 from netdoctor.trial.following import STOPPED, Follower, Process
 
-# Steps that have stopped for so long, and for much longer than any took, are not said to go on; after the
-# second they hang. A checkpoint or an evaluation may come between two.
+# Steps that stopped for so long, and for five times what any took, are not known to go on; after the second,
+# and ten times that, they hang. Chosen by us: a checkpoint or an evaluation of minutes may come between two,
+# and nobody publishes how long theirs take.
 QUIET_S, HANGS_S, HANGS_MOST_S = 3.0, 30.0, 120.0
 NAMES_MAX = 8
-# What a rank says that only tells of another: gloo, NCCL, torch's store and watchdog.
-_ECHO = re.compile(
-    r"closed by (remote )?peer|connection reset|broken pipe|ncclRemoteError|remote process exited"
-    r"|watchdog caught collective|wait timeout|ChildFailedError|RendezvousClosedError|got signal: 15"
-    r"|failed to recv, got 0 bytes|store->get",
-    re.IGNORECASE,
-)
 # Ends within so many seconds are of one trouble.
 TOGETHER_S = 10.0
+ECHO = 3
 
 
 class State(StrEnum):
@@ -57,22 +52,28 @@ def judge(job: Follower, ended: Ended, seconds: float) -> Judgement:
     STARTED takes proof: every rank of one world has joined, every node has some of them, and steps were made
     up to the end, or until the job ended well by itself.
     """
+    if job.own_fault:
+        return Judgement(
+            state=State.UNDECIDED,
+            headline=f"netdoctor itself could not go on: {job.own_fault}",
+            found=_how_far(job),
+        )
     if job.lost:
-        return _lost(job)
+        return _of_lost_nodes(job)
     if job.bad():
-        return _broken(job)
+        return _of_failed_processes(job)
     if ended is Ended.INTERRUPT:
         return Judgement(
             state=State.INTERRUPTED, headline="interrupted before it was decided", found=_how_far(job)
         )
     if not job.joined:
-        return _not_joined(job, seconds)
-    if missing := _missing(job):
-        return missing
-    return _steps(job, ended, seconds)
+        return _of_waiting_ranks(job, seconds)
+    if partial := _of_partial_world(job):
+        return partial
+    return _of_steps(job, ended, seconds)
 
 
-def _lost(job: Follower) -> Judgement:
+def _of_lost_nodes(job: Follower) -> Judgement:
     nodes = list(job.lost)
     reasons = [f"{node}: {job.lost[node]}" for node in nodes[:NAMES_MAX]]
     return Judgement(
@@ -83,7 +84,7 @@ def _lost(job: Follower) -> Judgement:
     )
 
 
-def _broken(job: Follower) -> Judgement:
+def _of_failed_processes(job: Follower) -> Judgement:
     first = first_to_end(job)
     bad = job.bad()
     found = [f"{first.node}: {line}" for line in first.tail[-3:]]
@@ -101,29 +102,34 @@ def _broken(job: Follower) -> Judgement:
 
 
 def first_to_end(job: Follower) -> Process:
-    """The process that the others' end follows from: one that says nothing of others, and the earliest.
+    """The process that the others' end follows from: one that was killed, or failed by itself; the earliest.
 
-    Clocks of nodes are held together to some hundredths of a second, and who echoes ends within less.
+    Clocks of nodes are compared to some hundredths of a second, and who only tells of another ends within
+    less: what a process printed goes before when it ended. Where all tell of another, it is who left with
+    code 0 before them.
     """
     bad = job.bad()
     began = min(one.ended_s or 0.0 for one in bad)
     near = [one for one in bad if (one.ended_s or 0.0) - began <= TOGETHER_S]
-    first_hand = [one for one in near if not any(_ECHO.search(line) for line in one.tail)]
-    # A launcher ends behind its rank that failed: its own echo of it is as good.
-    if first_hand:
-        return min(first_hand, key=lambda one: (not is_killed(one), one.ended_s or 0.0))
+    first = min(near, key=lambda one: (_distance(one), one.ended_s or 0.0))
+    if _distance(first) < ECHO:
+        return first
     left = [
         one
         for all_ in job.processes.values()
         for one in all_
         if one.state == "ended" and one.code == 0 and (one.ended_s or 0.0) <= began + 1.0
     ]
-    return min(left or bad, key=lambda one: one.ended_s or 0.0)
+    return min(left or [first], key=lambda one: one.ended_s or 0.0)
 
 
-def is_killed(process: Process) -> bool:
-    """Whether somebody, or the kernel, has killed it."""
-    return process.code is not None and process.code in (-signal.SIGKILL, 128 + signal.SIGKILL)
+def _distance(process: Process) -> int:
+    """How far from the root of a failure a process is, by what it printed and how it ended."""
+    if process.is_killed:
+        return 0
+    if process.raises:
+        return 1
+    return ECHO if process.echoes else 2
 
 
 def _after(process: Process) -> str:
@@ -136,7 +142,12 @@ def how_it_ended(process: Process) -> str:
     if process.state == "failed":
         why = os.strerror(process.errno or 0)
         what = {"folder": "the folder to start in", "command": "the command"}.get(process.what, "the process")
-        return f"{what} could not be used: {why}"
+        venv = (
+            "; --python PATH looks in that interpreter's folder first"
+            if process.errno == errno.ENOENT
+            else ""
+        )
+        return f"{what} could not be used: {why}{venv if process.what == 'command' else ''}"
     code = process.code
     if code is not None and code < 0:
         try:
@@ -147,7 +158,7 @@ def how_it_ended(process: Process) -> str:
     return f"its process ended with code {code}{when}"
 
 
-def _not_joined(job: Follower, seconds: float) -> Judgement:
+def _of_waiting_ranks(job: Follower, seconds: float) -> Judgement:
     waiting = [rank for rank in job.ranks.values() if rank.waits_s is not None]
     if waiting:
         headline = f"no rank has joined within {seconds:.0f} s: {len(waiting)} wait in init_process_group"
@@ -165,7 +176,7 @@ def _not_joined(job: Follower, seconds: float) -> Judgement:
             headline="its log counts steps, and nothing shows that its ranks are in one group",
             found=_how_far(job),
         )
-    what = "and said nothing" if silent else "and nothing shows that its ranks have joined"
+    what = "and printed nothing" if silent else "and nothing shows that its ranks have joined"
     return Judgement(
         state=State.FAILED if job.probed else State.UNDECIDED,
         headline=f"it ran for {seconds:.0f} s, {what}",
@@ -173,7 +184,7 @@ def _not_joined(job: Follower, seconds: float) -> Judgement:
     )
 
 
-def _missing(job: Follower) -> Judgement | None:
+def _of_partial_world(job: Follower) -> Judgement | None:
     """Where the ranks that joined are no whole world."""
     twice = [rank for rank in job.ranks.values() if len(rank.nodes) > 1]
     if twice:
@@ -218,7 +229,7 @@ def _missing(job: Follower) -> Judgement | None:
     return None
 
 
-def _steps(job: Follower, ended: Ended, seconds: float) -> Judgement:
+def _of_steps(job: Follower, ended: Ended, seconds: float) -> Judgement:
     world = job.world
     group = f"all {world} ranks joined" if world > 1 else "its one rank joined"
     if not job.steps_seen:

@@ -57,16 +57,16 @@ def climb(nodes: Sequence[str], measure: Measure) -> Ladder:
     rungs: list[Rung] = []
     for size in sizes(len(nodes)):
         below = rungs[-1] if rungs else None
-        rung = _twice(nodes[:size], measure, below)
+        rung = _measure(nodes[:size], measure, below)
         rungs.append(rung)
         if rung.state is State.INTERRUPTED:
             return Ladder(rungs=tuple(rungs), from_nodes=size, why="interrupted")
         if not _holds(rung, below):
-            return _blamed(tuple(rungs), nodes, measure)
+            return _find_culprit(tuple(rungs), nodes, measure)
     return Ladder(rungs=tuple(rungs))
 
 
-def _twice(nodes: Sequence[str], measure: Measure, below: Rung | None) -> Rung:
+def _measure(nodes: Sequence[str], measure: Measure, below: Rung | None) -> Rung:
     first = measure(nodes)
     if first.state is not State.STARTED or _holds(first, below):
         return first
@@ -81,7 +81,7 @@ def _holds(rung: Rung, below: Rung | None) -> bool:
     return below is None or not below.rate or (rung.rate or 0.0) >= GOOD * below.rate
 
 
-def _blamed(rungs: tuple[Rung, ...], nodes: Sequence[str], measure: Measure) -> Ladder:
+def _find_culprit(rungs: tuple[Rung, ...], nodes: Sequence[str], measure: Measure) -> Ladder:
     """Who breaks the last rung: one of its new nodes, or none by itself."""
     below, broken = (rungs[-2] if len(rungs) > 1 else None), rungs[-1]
     size = len(broken.nodes)
@@ -91,7 +91,7 @@ def _blamed(rungs: tuple[Rung, ...], nodes: Sequence[str], measure: Measure) -> 
             rungs=rungs, from_nodes=size, nodes=broken.nodes, why=f"{broken.nodes[0]} {what} by itself"
         )
     if len(below.nodes) == 1:
-        return _of_two(rungs, nodes, measure, what)
+        return _which_of_two(rungs, nodes, measure, what)
     searched: list[Rung] = []
     good = below.nodes[0]
     suspects = list(broken.nodes[len(below.nodes) :])
@@ -119,7 +119,7 @@ def _blamed(rungs: tuple[Rung, ...], nodes: Sequence[str], measure: Measure) -> 
     return Ladder(rungs=rungs, searched=tuple(searched), from_nodes=size, why=why)
 
 
-def _of_two(rungs: tuple[Rung, ...], nodes: Sequence[str], measure: Measure, what: str) -> Ladder:
+def _which_of_two(rungs: tuple[Rung, ...], nodes: Sequence[str], measure: Measure, what: str) -> Ladder:
     """Which of the first two nodes it is: a third one decides."""
     first, second = rungs[-1].nodes
     if len(nodes) < 3:

@@ -24,10 +24,15 @@ class Logs:
         self._files: dict[str, BinaryIO] = {}
         self._sizes: dict[str, int] = {}
         self._tails: dict[str, bytes] = {}
+        self._names: dict[str, str] = {}  # in the folder, by node
 
     def path(self, node: str, index: int, count: int) -> Path:
-        plain = "".join(c if c.isalnum() or c in "._-" else "_" for c in node).lstrip(".") or "node"
-        return self.folder / (f"{plain}.log" if count == 1 else f"{plain}.{index}.log")
+        if node not in self._names:
+            plain = "".join(c if c.isalnum() or c in "._-" else "_" for c in node).lstrip(".") or "node"
+            alone = plain not in self._names.values()
+            self._names[node] = plain if alone else f"{plain}-{len(self._names)}"
+        name = self._names[node]
+        return self.folder / (f"{name}.log" if count == 1 else f"{name}.{index}.log")
 
     def write(self, path: Path, data: bytes, left_out: int = 0) -> None:
         """Add what was printed; left_out: bytes behind it that nobody has."""

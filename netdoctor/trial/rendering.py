@@ -1,12 +1,11 @@
 """A trial as text for people, and as the object that JSON has. Pure."""
 
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from netdoctor.inventory.nodeset import fold
-from netdoctor.text import clean
+from netdoctor.text import clean, hung
 from netdoctor.trial.following import Follower
 from netdoctor.trial.judging import Ended, Judgement, State
 from netdoctor.trial.ladder import Ladder, rows
@@ -28,7 +27,7 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class TrialResult:
     """A trial that is over. planned: address of each node that the job should use, where known."""
 
     job: Follower
@@ -45,7 +44,7 @@ class Outcome:
     ladder: Ladder | None = None
 
 
-def transport(result: Outcome) -> list[str]:
+def transport(result: TrialResult) -> list[str]:
     """What the ranks talk over, held against what was planned."""
     job = result.job
     lines = []
@@ -71,13 +70,13 @@ def _loopback(address: str) -> bool:
     return address.startswith("127.") or address == "::1"
 
 
-def lines(result: Outcome, width: int) -> Iterator[str]:
+def lines(result: TrialResult, width: int) -> Iterator[str]:
     """For people, at most `width` columns but for what is pasted."""
     judgement = result.judgement
     yield from _wrapped(judgement.headline, f"{judgement.state.upper():<{LABEL}}", width)
     if result.ladder is not None:
         if result.ladder.why:
-            yield from _wrapped(result.ladder.why, f"{'slow':<{LABEL}}", width)
+            yield from _wrapped(result.ladder.why, f"{'ladder':<{LABEL}}", width)
         yield from ("", *rows(result.ladder), "")
     for label, texts in _rows(result):
         for i, text in enumerate(texts):
@@ -89,7 +88,7 @@ def lines(result: Outcome, width: int) -> Iterator[str]:
         for fix in cause.fixes[:2]:
             first, *commands = fix.split("\n")
             yield from _wrapped(first, f"{'fix':<{LABEL}}", width)
-            yield from (f"  {command}" for command in commands)
+            yield from (f"  {clean(command, 2000)}" for command in commands)
     yield ""
     if result.logs:
         yield f"{'logs':<{LABEL}}{result.logs}"
@@ -97,8 +96,8 @@ def lines(result: Outcome, width: int) -> Iterator[str]:
         yield f"{'next':<{LABEL}}{result.again}"
 
 
-def _rows(result: Outcome) -> list[tuple[str, Sequence[str]]]:
-    job, found = result.job, [clean(text, 500) for text in result.judgement.found]
+def _rows(result: TrialResult) -> list[tuple[str, Sequence[str]]]:
+    job, found = result.job, list(result.judgement.found)
     rows: list[tuple[str, Sequence[str]]] = [("found", found), ("over", transport(result))]
     how = {
         Ended.TIME: f"ended by netdoctor after {result.seconds:.0f} s",
@@ -119,17 +118,11 @@ def _rows(result: Outcome) -> list[tuple[str, Sequence[str]]]:
 
 
 def _wrapped(text: str, label: str, width: int) -> list[str]:
-    return textwrap.wrap(
-        text,
-        max(width, 40),
-        initial_indent=label,
-        subsequent_indent=" " * LABEL,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    """A text of anybody's behind its label, made inert."""
+    return hung(clean(text, 2000), label, max(width, 40), " " * LABEL)
 
 
-def to_json(result: Outcome) -> dict[str, Any]:
+def to_json(result: TrialResult) -> dict[str, Any]:
     """The object of schema netdoctor.trial/1. Times in seconds since the start."""
     job = result.job
     return {

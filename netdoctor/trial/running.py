@@ -15,12 +15,13 @@ from typing import Any
 
 import msgspec
 
+from netdoctor.facts.base import Missing
 from netdoctor.facts.host import Login
 from netdoctor.inventory import Target
-from netdoctor.launch.starting import Starts
-from netdoctor.measure.common import read_as, reason, replies
+from netdoctor.launch.starting import Commands
+from netdoctor.measure.common import read_as, replies
 from netdoctor.text import clean
-from netdoctor.transport.base import Request, SessionEvent, Transport
+from netdoctor.transport.base import OWN_WORKER, Request, SessionEvent, Transport
 from netdoctor.trial.following import Event, Follower, RunState, Stack
 from netdoctor.trial.judging import HANGS_MOST_S, Ended, judge, may_go_on
 from netdoctor.trial.logs import Logs
@@ -82,7 +83,7 @@ class Trial:
         self,
         transport: Transport,
         targets: Sequence[Target],
-        starts: Starts,
+        commands: Commands,
         terms: Terms,
         logs: Logs,
         update: Callable[[Follower, float], None] = lambda follower, seconds: None,
@@ -90,13 +91,13 @@ class Trial:
         """update: is called after each round of answers, with the seconds since the start."""
         self.transport = transport
         self.targets = tuple(targets)
-        self.starts = starts
+        self.commands = commands
         self.terms = terms
         self.logs = logs
         self.update = update
         self.session = f"t{secrets.token_hex(8)}"
         nodes = [target.id for target in targets]
-        self.follower = Follower(nodes, [len(starts.runs[node]) for node in nodes], terms.step)
+        self.follower = Follower(nodes, [len(commands.runs[node]) for node in nodes], terms.step)
         self.began = 0.0
         self.looked = 0.0
         self.shifts: dict[str, float] = {}  # when each node started the job, on the clock of `seconds`
@@ -115,8 +116,8 @@ class Trial:
         ended = Ended.INTERRUPT
         try:
             if self._connect():
-                self._start()
                 self.began = time.monotonic()
+                self._start()
                 ended = self._follow()
                 if judge(self.follower, ended, self.seconds).hangs:
                     self._ask_where()
@@ -143,12 +144,22 @@ class Trial:
             self.targets, first, keep_open=True, collectors={}, deadline_s=deadline_s
         ):
             if isinstance(event, SessionEvent):
-                if event.session.outcome != Login.OK:
-                    why = event.session.detail or str(event.session.outcome)
-                    self.follower.lost[event.node] = clean(f"no login: {why}", 300)
+                why = clean(event.session.detail or str(event.session.outcome), 300)
+                if event.session.outcome == Login.CONTROL:
+                    self.follower.own_fault = why
+                elif event.session.outcome != Login.OK:
+                    self.follower.lost[event.node] = f"no login: {why}"
             elif event.missing is not None:
-                self.follower.lost[event.node] = clean(event.missing.detail, 300)
-        return not self.follower.lost
+                self._lose(event.node, "no answer", event.missing)
+        return not (self.follower.lost or self.follower.own_fault)
+
+    def _lose(self, node: str, what: str, missing: Missing | None) -> None:
+        """Note that a node cannot be asked, or that we cannot ask."""
+        text = clean(missing.detail if missing is not None else "the answer could not be read", 300)
+        if text.startswith(OWN_WORKER):
+            self.follower.own_fault = self.follower.own_fault or text
+        else:
+            self.follower.lost[node] = f"{what}: {text}"
 
     def _start(self) -> None:
         programs = resources.files("netdoctor.agent.programs")
@@ -156,10 +167,10 @@ class Trial:
         requests = {}
         for target in self.targets:
             node = target.id
-            env = {**self.starts.env[node], **self.terms.env}
+            env = {**self.commands.env[node], **self.terms.env}
             args = {
                 "session": self.session,
-                "runs": [{"argv": run.argv, "env": run.env} for run in self.starts.runs[node]],
+                "runs": [{"argv": run.argv, "env": run.env} for run in self.commands.runs[node]],
                 "env": env,
                 "cwd": self.terms.cwd,
                 "keeper": keeper,
@@ -170,7 +181,7 @@ class Trial:
             requests[node] = Request(op="trial", args=args, timeout_s=START_S)
         for reply in replies(self.transport, requests):
             if reply.missing is not None:
-                self.follower.lost[reply.node] = f"could not start it: {clean(reason(reply), 300)}"
+                self._lose(reply.node, "could not start it", reply.missing)
             else:
                 runs = reply.result.get("runs") if isinstance(reply.result, dict) else None
                 self._take_runs(reply.node, read_as(runs, list[RunState | None]) or [])
@@ -179,6 +190,8 @@ class Trial:
         """Poll until something ends the trial."""
         bad_since: float | None = None
         while True:
+            if self.follower.own_fault:
+                return Ended.JOB
             if self.follower.bad() or self.follower.lost:
                 bad_since = bad_since or time.monotonic()
                 if time.monotonic() - bad_since >= ECHO_S or self.follower.is_over:
@@ -200,7 +213,7 @@ class Trial:
         request = Request(op="trial_poll", args=args, timeout_s=POLL_S + ANSWER_S)
         for reply in replies(self.transport, dict.fromkeys(self._open(), request)):
             if reply.missing is not None:
-                self.follower.lost[reply.node] = f"no answer: {clean(reason(reply), 300)}"
+                self._lose(reply.node, "no answer", reply.missing)
             else:
                 self._take(reply.node, reply.result)
         # Also where an agent answers at once what it should have waited with.
@@ -221,7 +234,7 @@ class Trial:
         """Take an agent's answer; say whether there is more to fetch."""
         answer = read_as(result, _Answer)
         if answer is None:
-            self.follower.lost[node] = "its answer could not be read"
+            self._lose(node, "no answer", None)
             return False
         shift_s = min(self.seconds - answer.seconds, self.shifts.get(node, math.inf)) if self.began else 0.0
         self.shifts[node] = shift_s
@@ -258,7 +271,7 @@ class Trial:
                 self.follower.run(node, index, state, self.shifts.get(node, 0.0))
 
     def _end(self) -> None:
-        """End the job on every node that can be asked, and fetch what it still said."""
+        """End the job on every node that can be asked, and fetch the rest of its output."""
         args = {"session": self.session}
         timeout_s = GRACE_S + ENDING_S
         left = dict.fromkeys(self.follower.nodes, Request(op="trial_end", args=args, timeout_s=timeout_s))

@@ -24,8 +24,8 @@ TRAINS = "".join(f"step {step} loss: 1.{step}\n" for step in range(30))
 MISSING = "FileNotFoundError: [Errno 2] No such file or directory: '/data/train.bin'\n"
 
 
-def labels(said: Explanation) -> list[str]:
-    return [one.known.label for one in said.reasons]
+def labels(found: Explanation) -> list[str]:
+    return [one.known.label for one in found.reasons]
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,9 @@ def answers() -> list[tuple[dict[str, str], Explanation]]:
 
 
 def test_last_lines_name_what_ended_the_job(answers: list[tuple[dict[str, str], Explanation]]) -> None:
-    wrong = [(one["line"], labels(said)[:3]) for one, said in answers if labels(said)[:1] != [one["label"]]]
+    wrong = [
+        (one["line"], labels(found)[:3]) for one, found in answers if labels(found)[:1] != [one["label"]]
+    ]
     assert len({one["line"] for one in ENDINGS}) - len(wrong) >= AT_LEAST, wrong
     assert not wrong
     assert all(one["source"] for one in ENDINGS)
@@ -42,7 +44,7 @@ def test_last_lines_name_what_ended_the_job(answers: list[tuple[dict[str, str], 
 
 
 def test_none_is_confidently_wrong(answers: list[tuple[dict[str, str], Explanation]]) -> None:
-    certain = [(one, said.reasons[0]) for one, said in answers if said.reasons]
+    certain = [(one, found.reasons[0]) for one, found in answers if found.reasons]
     assert not [
         one["line"]
         for one, best in certain
@@ -71,8 +73,8 @@ def test_who_failed_before_the_others_gave_up_is_the_cause(failure: str, label: 
 
 def test_without_a_clock_two_logs_have_no_order() -> None:
     timeless = WATCHDOG.replace("[E1122 14:41:08.402 ", "[E ")
-    said = explain_text({"a.log": "[rank3]: RuntimeError: boom\n", "b.log": timeless.format(rank=0)})
-    assert labels(said)[0] == "collective_timeout_slow_rank"
+    found = explain_text({"a.log": "[rank3]: RuntimeError: boom\n", "b.log": timeless.format(rank=0)})
+    assert labels(found)[0] == "collective_timeout_slow_rank"
 
 
 def test_a_warning_of_the_beginning_is_nothing_where_the_job_trained() -> None:
@@ -115,9 +117,9 @@ def test_a_cuda_error_is_told_apart_by_its_xid() -> None:
     ],
 )
 def test_a_line_of_several_causes_is_likely_for_none(line: str) -> None:
-    said = explain_text({"log": line}).reasons
-    assert len(said) > 1
-    assert {one.confidence for one in said} == {Confidence.POSSIBLE}
+    found = explain_text({"log": line}).reasons
+    assert len(found) > 1
+    assert {one.confidence for one in found} == {Confidence.POSSIBLE}
 
 
 def test_ncclras_that_finds_its_port_taken_is_no_trouble() -> None:

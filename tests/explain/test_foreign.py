@@ -14,10 +14,10 @@ LEADS = [(line, label) for label, lines in LINES["leads_to"].items() for line in
 
 @pytest.mark.parametrize(("line", "label"), LEADS)
 def test_an_error_in_another_language_leads_where_the_english_one_does(line: str, label: str) -> None:
-    said = explain_text({"log": line}).reasons
-    assert said
-    assert said[0].known.label == label
-    assert said[0].lines[0].text == " ".join(line.split())
+    found = explain_text({"log": line}).reasons
+    assert found
+    assert found[0].known.label == label
+    assert found[0].lines[0].text == " ".join(line.split())
 
 
 @pytest.mark.parametrize("line", LINES["harmless"]["lines"])

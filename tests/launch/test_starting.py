@@ -5,7 +5,7 @@ import pytest
 from netdoctor.errors import InputError
 from netdoctor.inventory import Target
 from netdoctor.launch import LaunchPlan, Options, plan
-from netdoctor.launch.starting import Where, starts
+from netdoctor.launch.starting import Where, commands_of
 
 
 def planned(nodes: int = 2, nproc: int = 2) -> LaunchPlan:
@@ -14,7 +14,7 @@ def planned(nodes: int = 2, nproc: int = 2) -> LaunchPlan:
 
 
 def argv(*words: str, nodes: int = 2, node: str = "n1") -> list[str]:
-    (run,) = starts(planned(nodes), words).runs[node]
+    (run,) = commands_of(planned(nodes), words).runs[node]
     return list(run.argv)
 
 
@@ -54,7 +54,7 @@ def test_braces_are_each_nodes_own_and_others_stay() -> None:
 
 
 def test_a_program_is_started_once_a_process() -> None:
-    found = starts(planned(), ["python3", "train.py"])
+    found = commands_of(planned(), ["python3", "train.py"])
     assert found.where is Where.PROCESS
     ranks = [dict(run.env) for node in ("n0", "n1") for run in found.runs[node]]
     assert [(r["RANK"], r["LOCAL_RANK"], r["NODE_RANK"], r["WORLD_SIZE"]) for r in ranks] == [
@@ -64,20 +64,20 @@ def test_a_program_is_started_once_a_process() -> None:
 
 @pytest.mark.parametrize("launcher", ["mpirun", "/opt/bin/deepspeed", "srun"])
 def test_what_reaches_the_others_is_started_on_the_first_node(launcher: str) -> None:
-    found = starts(planned(), [launcher, "train.py"])
+    found = commands_of(planned(), [launcher, "train.py"])
     assert (found.where, [len(found.runs[node]) for node in ("n0", "n1")]) == (Where.FIRST, [1, 0])
 
 
 def test_a_script_is_started_once_a_node_and_knows_its_number() -> None:
-    found = starts(planned(), ["./launch.sh"])
+    found = commands_of(planned(), ["./launch.sh"])
     assert [dict(found.runs[node][0].env) for node in ("n0", "n1")] == [
         {"NODE_RANK": "0", "NNODES": "2"}, {"NODE_RANK": "1", "NNODES": "2"},
     ]  # fmt: skip
-    assert starts(planned(), ["./launch.sh"], Where.PROCESS).runs["n0"][1].env["RANK"] == "1"
+    assert commands_of(planned(), ["./launch.sh"], Where.PROCESS).runs["n0"][1].env["RANK"] == "1"
 
 
 def test_guesses_stay_away_but_for_where_to_meet() -> None:
-    assert starts(planned(), ["./x"], guessed=False).env["n1"] == {
+    assert commands_of(planned(), ["./x"], guessed=False).env["n1"] == {
         "MASTER_ADDR": "n0",
         "MASTER_PORT": "29501",
     }
@@ -87,4 +87,4 @@ def test_accelerate_refuses_nodes_of_different_sizes() -> None:
     targets = [Target(id=f"n{i}", host=f"n{i}", source="test", slots=i + 1) for i in range(2)]
     uneven = plan(targets, None, Options(), hosts="test")
     with pytest.raises(InputError, match="divides --num_processes evenly"):
-        starts(uneven, ["accelerate", "launch", "train.py"])
+        commands_of(uneven, ["accelerate", "launch", "train.py"])

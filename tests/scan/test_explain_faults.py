@@ -39,12 +39,12 @@ def test_a_scan_proves_the_cause_or_leaves_it_open(
     logs = [str(path) for path in sorted((LOGS / recording.name).glob("*.log"))]
     hosts = ["--scan", str(lab4.hosts_file), "--ssh-config", str(lab4.ssh_config), "--quiet"]
     assert run(["explain", "log", *logs, "-o", "json", *hosts]) == 0
-    said = json.loads(capsys.readouterr().out)
-    first = said["causes"][0]
-    assert recording.label not in said["refuted"]
-    assert recording.label in {cause["label"] for cause in said["causes"]}
+    found = json.loads(capsys.readouterr().out)
+    first = found["causes"][0]
+    assert recording.label not in found["refuted"]
+    assert recording.label in {cause["label"] for cause in found["causes"]}
     certain = (first["label"], first["confidence"]) == (recording.label, "certain")
-    assert certain == (recording.name in DECIDED), (first, said["refuted"])
+    assert certain == (recording.name in DECIDED), (first, found["refuted"])
     if certain:
         proof = " ".join(first["proof"])
         assert recording.breaks[-1][0] in proof or "node[0-2]" in proof

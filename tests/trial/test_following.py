@@ -81,6 +81,13 @@ def test_what_a_probe_may_say_is_bounded() -> None:
     assert len(line) <= 400
 
 
+def test_a_line_of_any_length_is_looked_at_at_its_beginning_alone() -> None:
+    """So that the cost of a line is bounded, whoever wrote it."""
+    job = Follower(["a", "b"], [1, 1])
+    job.output("a", 0, b"NCCL INFO " + b"x" * 2000 + b" rank 0 nranks 2 - Init COMPLETE\n", 1.0)
+    assert not job.ranks
+
+
 def test_a_stack_in_few_words() -> None:
     text = (
         'Thread 0x1 (most recent call first):\n  File "/v/site-packages/torch/d.py", line 9 in barrier\n'

@@ -174,6 +174,61 @@ def test_who_was_killed_is_blamed_before_who_complains() -> None:
     assert judged(job, Ended.JOB).headline == "n1: its process was killed by SIGKILL after 5.1 s"
 
 
+SUMMARY = """\
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-26_18:08:55
+  host      : n
+  rank      : 0 (local_rank: 0)
+  exitcode  : {code} (pid: 92)
+  error_file: <N/A>
+============================================================
+"""
+
+
+def test_under_torchrun_what_its_rank_printed_counts_and_not_its_summary() -> None:
+    """The summary is longer than what is shown of a log, and every node prints one."""
+    job = follower(3)
+    end(
+        job,
+        "n0",
+        1,
+        5.0,
+        "[rank0]: RuntimeError: Connection closed by peer [10.0.0.1]:1234",
+        SUMMARY.format(code=1),
+    )
+    end(job, "n1", 1, 5.1, "[rank1]: ValueError: bad data", SUMMARY.format(code=1))
+    end(job, "n2", 1, 5.05, "SignalException: Process 80 got signal: 15")
+    assert judged(job, Ended.JOB).nodes == ("n1",)
+
+
+def test_a_rank_that_torchrun_says_was_killed_is_blamed() -> None:
+    job = follower()
+    end(
+        job,
+        "n0",
+        1,
+        5.0,
+        "[rank0]: RuntimeError: Connection closed by peer [10.0.0.1]:1234",
+        SUMMARY.format(code=1),
+    )
+    end(job, "n1", 1, 5.2, SUMMARY.format(code=-9))
+    assert judged(job, Ended.JOB).nodes == ("n1",)
+
+
+def test_our_own_trouble_is_no_nodes() -> None:
+    job = follower()
+    job.own_fault = "netdoctor's own worker was killed by signal 9"
+    job.lost["n1"] = "no answer"
+    found = judged(job, Ended.JOB)
+    assert (found.state, found.nodes) == (State.UNDECIDED, ())
+    assert found.headline == "netdoctor itself could not go on: netdoctor's own worker was killed by signal 9"
+
+
 def test_who_left_early_with_code_0_is_blamed_by_echoes() -> None:
     job = follower()
     end(job, "n1", 0, 4.9)
@@ -194,7 +249,11 @@ def test_a_much_later_end_is_of_its_own() -> None:
     ("what", "text"),
     [
         ("folder", "n0: the folder to start in could not be used: No such file or directory"),
-        ("command", "n0: the command could not be used: No such file or directory"),
+        (
+            "command",
+            "n0: the command could not be used: No such file or directory; --python PATH looks in that "
+            "interpreter's folder first",
+        ),
     ],
 )
 def test_what_could_not_be_started(what: str, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Trials on lab nodes over SSH, of jobs that really meet over TCP: what is said, and that nothing is left."""
+"""Trials on lab nodes over SSH, of jobs that really meet over TCP: the result, and that nothing is left."""
 
 import json
 import os
@@ -68,7 +68,7 @@ class Tried:
         """Wait until stderr says it."""
         assert self.process.stderr is not None
         while text not in (line := self.process.stderr.readline()):
-            assert line, f"it ended before it said {text!r}"
+            assert line, f"it ended before it printed {text!r}"
 
 
 def trial(lab: Lab, folder: Path, job: Path, what: str = "", *options: str, seconds: int = 4) -> Tried:
@@ -81,14 +81,14 @@ def left(lab: Lab, job: Path) -> list[str]:
     found = subprocess.run(["pgrep", "-af", str(job.parent)], capture_output=True, text=True, check=False)
     lines = found.stdout.splitlines()
     for node in lab.nodes:
-        said = lab.run(
+        found = lab.run(
             node,
             ["sh", "-c", "ls -d /tmp/netdoctor-try-* 2>/dev/null; :"],
             check=True,
             capture_output=True,
             text=True,
         )
-        lines += [f"{node}: {line}" for line in said.stdout.split()]
+        lines += [f"{node}: {line}" for line in found.stdout.split()]
     return lines
 
 
@@ -280,3 +280,8 @@ def test_the_ladder_names_the_slow_node(
 def test_the_ladder_blames_no_node_for_what_all_share(lab: Lab, folder: Path, job: Path) -> None:
     ladder = climbed(lab, folder, job, "crowd 4")
     assert (ladder["from_nodes"], ladder["nodes_at_fault"]) == (4, [])
+    # The result lies beside the logs of all rungs, and not among them.
+    (result,) = (folder / ".netdoctor" / "try").glob("*.json")
+    logs = result.with_suffix("")
+    assert not list(logs.rglob("*.json"))
+    assert len(list(logs.iterdir())) >= 3

@@ -37,6 +37,13 @@ def test_names_of_nodes_stay_in_the_folder(tmp_path: Path) -> None:
         assert logs.path(node, 1, 2).parent == tmp_path / "x"
 
 
+def test_nodes_that_are_spelt_nearly_alike_have_files_of_their_own(tmp_path: Path) -> None:
+    logs = Logs(tmp_path / "x", 3)
+    paths = [logs.path(node, 0, 1) for node in ("a:1", "a_1", "a/1")]
+    assert len(set(paths)) == 3
+    assert [logs.path(node, 0, 1) for node in ("a:1", "a_1", "a/1")] == paths
+
+
 def test_a_full_disk_ends_the_logs_and_not_the_trial(tmp_path: Path) -> None:
     logs = Logs(tmp_path / "x", 1)
     logs.write(Path("/dev/full"), b"text")

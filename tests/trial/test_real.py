@@ -23,6 +23,8 @@ dist.init_process_group("gloo")
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64))
 optimizer = torch.optim.AdamW(model.parameters())
 for step in range(100000):
+    if sys.argv[1:] == ["killed"] and dist.get_rank() == 1 and step == 3:
+        os.kill(os.getpid(), 9)
     if sys.argv[1:] == ["shapes"] and dist.get_rank() == 2 and step == 3:
         model.module(torch.randn(8, 63))
     model(torch.randn(8, 64)).sum().backward()
@@ -68,6 +70,13 @@ def test_torchrun_whose_script_fails_on_one_rank(lab: Lab, folder: Path, train: 
     assert is_clean(lab, train)
 
 
+def test_torchrun_whose_rank_is_killed(lab: Lab, folder: Path, train: Path) -> None:
+    tried = torchrun(lab, folder, train, "killed", seconds=90).wait()
+    assert (tried.code, tried.found["state"]) == (1, "failed"), tried.text
+    assert tried.found["nodes_at_fault"] == ["node1"], tried.text
+    assert is_clean(lab, train)
+
+
 def test_torchrun_behind_a_firewall_names_the_node(lab: Lab, folder: Path, train: Path) -> None:
     lab.break_("node2", "drop")
     tried = torchrun(lab, folder, train, seconds=45).wait()
@@ -102,7 +111,7 @@ def test_accelerate(lab: Lab, folder: Path, train: Path) -> None:
     assert is_clean(lab, train)
 
 
-def test_200_random_runs_are_started_only_where_they_did(lab: Lab, folder: Path, job: Path) -> None:
+def test_random_runs_are_started_only_where_they_did(lab: Lab, folder: Path, job: Path) -> None:
     """A few of them here; NETDOCTOR_TEST_TRIALS says how many."""
     import random
 

@@ -33,15 +33,19 @@ def test_gpus_that_are_alike_share_a_row_and_ports_have_one_each(packed: bool) -
     first, second = hardware(report), hardware(report, "gpu-a02", 120)
     assert first[0].split()[:4] == ["GPUs", "8", "driver", "570.86.15"]
     assert first[1].split()[0] == "0-7"
-    for said in ("H100", "PCIe 5 x16", "40-47 C", "ECC 0 errors", "GiB"):
-        assert said in first[1]
+    for found in ("H100", "PCIe 5 x16", "40-47 C", "ECC 0 errors", "GiB"):
+        assert found in first[1]
     assert [text.split()[0] for text in second[1:3]] == ["0-2,4-7", "3"]
     assert "PCIe 5 x8 of x16" in second[2]
     assert "91 C" in second[2]
     assert "ECC 2 errors" in second[2]
     ports = [text for text in second if "mlx5_" in text]
-    assert all(said in ports[0] for said in ("mlx5_0:1", "ACTIVE", "400 Gbit/s", "InfiniBand", "ib0", "GID"))
-    assert all(said in ports[1] for said in ("mlx5_1:1", "DOWN", "rate unknown", "Ethernet", "eth1", "GID 3"))
+    assert all(
+        found in ports[0] for found in ("mlx5_0:1", "ACTIVE", "400 Gbit/s", "InfiniBand", "ib0", "GID")
+    )
+    assert all(
+        found in ports[1] for found in ("mlx5_1:1", "DOWN", "rate unknown", "Ethernet", "eth1", "GID 3")
+    )
 
 
 def test_what_nobody_said_is_unknown() -> None:
@@ -51,12 +55,12 @@ def test_what_nobody_said_is_unknown() -> None:
             name="rxe0:1", number=1, state="", phys_state="", link_layer="", rate_gbit_s=None),)),)),
     )  # fmt: skip
     text = "\n".join(hardware(report))
-    for said in (
+    for found in (
         "driver unknown", "CUDA unknown", "model unknown", "memory unknown", "PCIe unknown", "C unknown",
         "ECC unknown", "GPU is lost", "state unknown", "rate unknown", "layer unknown", "no interface",
         "GID unknown",
     ):  # fmt: skip
-        assert said in text
+        assert found in text
     assert "0 errors" not in text
 
 

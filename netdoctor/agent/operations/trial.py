@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# What a process says waits here for the control host; beyond it is left out, and counted. A poll takes some.
+# What a process prints waits here for the control host. What is beyond is left out, and counted.
 KEPT_BYTES = 4 << 20
 POLLED_BYTES = 1 << 20
 EVENTS_KEPT = 2000
@@ -40,7 +40,7 @@ STACKS_S = 0.5
 
 
 class Output(object):
-    """What one process has said and nobody has fetched yet."""
+    """What one process has printed and nobody has fetched yet."""
 
     def __init__(self) -> None:
         self.parts = bytearray()
@@ -91,6 +91,10 @@ class Trial(object):
             argv = [sys.executable, "-E", "-S", "-s", "-c", _KEEPER]
             # Not one of the agent's children: those are killed when it ends, and this one has to end others.
             self.keeper = runtime.normally(lambda: self._keeper(argv, writers))
+        except BaseException:
+            for reader in readers:
+                os.close(reader)
+            raise
         finally:
             for writer in writers:
                 os.close(writer)
@@ -269,7 +273,7 @@ def trial(args: "dict[str, Any]") -> "dict[str, Any]":
     until = time.monotonic() + STARTING_S
     while len(one.runs) < len(runs) and time.monotonic() < until and not one.over.is_set():
         time.sleep(0.005)
-    # What it has said by now is for `trial_poll`.
+    # What it has printed by now is for `trial_poll`.
     return {"runs": one.states(), "probe": socket is not None}
 
 

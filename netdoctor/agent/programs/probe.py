@@ -4,7 +4,7 @@ A datagram of JSON to the socket `events` beside this file: {"rank", "pid", "wha
 (torch's groups), ``waits`` (it has called init_process_group), ``joined`` ({"world", "backend"}), ``step``
 ({"count", "at": monotonic seconds}). Asked by a signal, it writes its stack to the file `stack-PID` here.
 Nothing of the job is changed: a function of torch is wrapped, and the hook that torch has for steps is used.
-What cannot be said is dropped, and no error of this file reaches the job.
+What cannot be sent is dropped, and no error of this file reaches the job.
 """
 
 import os
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 GROUPS = "torch.distributed.distributed_c10d"
 STEPS = "torch.optim.optimizer"
-# A step is said at once up to the third; then so often.
+# The first three steps are reported at once; then at most one in so many seconds.
 EVERY_S = 0.25
 
 _folder = os.path.dirname(os.path.abspath(__file__))
@@ -29,7 +29,7 @@ class Mouth(object):
         self.socket = None  # type: Any
         self.pid = 0
         self.counts = {}  # type: dict[int, int]
-        self.last_said = 0.0
+        self.reported_s = 0.0
 
     def say(self, what: str, **more: "Any") -> None:
         try:
@@ -56,10 +56,10 @@ class Mouth(object):
             self.counts[key] = self.counts.get(key, 0) + 1
             count = max(self.counts.values())
             now = time.monotonic()
-            if count <= 3 or now - self.last_said >= EVERY_S:
-                self.last_said = now
+            if count <= 3 or now - self.reported_s >= EVERY_S:
+                self.reported_s = now
                 self.say("step", count=count, at=now)
-        except Exception:
+        except Exception:  # the job goes first
             pass
 
 
@@ -74,7 +74,7 @@ def _answer_with_stack() -> None:
         file = open(os.path.join(_folder, "stack-%d" % os.getpid()), "w")  # noqa: SIM115  # for as long as it runs
         faulthandler.register(signal.SIGRTMAX - 2, file=file, all_threads=False)
         _open_files.append(file)
-    except Exception:
+    except Exception:  # without signals, or another thread than the main one: no stack, and the job goes on
         pass
 
 
@@ -99,7 +99,7 @@ def _watch_groups(module: "Any") -> None:
                 "backend": module.get_backend(),
             }
             _mouth.say("joined", **more)
-        except Exception:
+        except Exception:  # a group that has no such thing: as if nothing was there to tell
             pass
         return result
 

@@ -26,6 +26,7 @@ from netdoctor.text import clean
 from netdoctor.transport import here
 from netdoctor.transport.base import (
     CLOCK_AT_ONCE,
+    OWN_WORKER,
     SLACK_S,
     Event,
     Limits,
@@ -292,7 +293,7 @@ class SshTransport(Transport):
                 for node in [n for n in worker.nodes if n in waiting]:
                     yield lost(node, message)
         for node in sorted(waiting):
-            yield lost(node, "netdoctor's own worker did not answer in time")
+            yield lost(node, f"{OWN_WORKER} did not answer in time")
 
     def _as_meant(self, session: Session) -> Session:
         """What a failed login says: nothing of the node, where the settings that lead to it were not read."""
@@ -340,7 +341,7 @@ class SshTransport(Transport):
                     waiting.discard(node)
                     yield _reply(node, message, result)
         for node in sorted(waiting):
-            yield missing_reply(node, Why.TIMED_OUT, "netdoctor's own worker did not answer in time")
+            yield missing_reply(node, Why.TIMED_OUT, f"{OWN_WORKER} did not answer in time")
 
     # Workers
 
@@ -403,7 +404,7 @@ class SshTransport(Transport):
         code = worker.process.wait()
         how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
         lines = os.pread(worker.errors, 1 << 16, 0).decode("utf-8", "replace").strip().splitlines()
-        worker.last_words = f"netdoctor's own worker {how}" + (f": {clean(lines[-1], 200)}" if lines else "")
+        worker.last_words = f"{OWN_WORKER} {how}" + (f": {clean(lines[-1], 200)}" if lines else "")
 
     def _send(self, worker: _Worker, data: bytes) -> None:
         """Write to a worker, which always reads; one that is gone is noticed where its output is read."""
