@@ -24,8 +24,8 @@ ALIVE_S = 3.0
 # Where peers dial each node is worked out from these, whatever the experiment.
 ADDRESS_FACTS = frozenset({"host", "net", "env", "resolve", "gpu", "rdma"})
 
-for _module in pkgutil.iter_modules(netdoctor.measure.__path__):
-    importlib.import_module(f"netdoctor.measure.{_module.name}")
+for _module in pkgutil.walk_packages(netdoctor.measure.__path__, "netdoctor.measure."):
+    importlib.import_module(_module.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

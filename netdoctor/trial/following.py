@@ -157,6 +157,17 @@ class Process:
         return self.state == "failed" or (self.state == "ended" and self.code != 0)
 
 
+@dataclass(slots=True)
+class Counted:
+    """Steps that a node's log counts. Times as of `Rank`. longest_s: between two lines that count them."""
+
+    first: int
+    first_s: float
+    last: int
+    last_s: float
+    longest_s: float = 0.0
+
+
 class Follower:
     """Everything known of a job that is being tried."""
 
@@ -178,7 +189,7 @@ class Follower:
         self.networks: dict[str, dict[str, int]] = {}  # what NCCL says it uses, by node
         self.addresses: dict[str, dict[str, int]] = {}  # own address, by node, with its connections
         self.probed = False
-        self.log_steps: dict[str, tuple[int, float, int, float]] = {}  # by node: first, when, last, when
+        self.log_steps: dict[str, Counted] = {}  # by node
         self.closing = False  # netdoctor ends the job: how processes end from now on says nothing
         self._step = step
         self._own_step = step is not None
@@ -243,9 +254,10 @@ class Follower:
                 count = int(found[1])
             except (IndexError, ValueError):
                 return
-            first, when, last, _ = self.log_steps.get(node, (count, at_s, count, at_s))
-            if count >= last:
-                self.log_steps[node] = (first, when, count, at_s)
+            counted = self.log_steps.setdefault(node, Counted(count, at_s, count, at_s))
+            if count >= counted.last:
+                counted.longest_s = max(counted.longest_s, at_s - counted.last_s)
+                counted.last, counted.last_s = count, at_s
 
     def _nccl(self, node: str, line: bytes, at_s: float) -> None:
         if done := _NCCL.search(line):
@@ -277,34 +289,39 @@ class Follower:
         """Whether the job's steps are known: by probes, else by the lines of its log."""
         return any(rank.first_step_s is not None for rank in self.ranks.values()) or bool(self._log_steps())
 
-    def _log_steps(self) -> dict[str, tuple[int, float, int, float]]:
+    def _log_steps(self) -> list[Counted]:
         """Steps that logs tell of: a counter has to have moved, or the user says what counts them."""
         if any(rank.first_step_s is not None for rank in self.ranks.values()):
-            return {}
-        return {n: s for n, s in self.log_steps.items() if self._own_step or s[2] > s[0]}
+            return []
+        return [one for one in self.log_steps.values() if self._own_step or one.last > one.first]
 
     def first_step_s(self) -> float | None:
         """When the last rank had its first step."""
         values = [rank.first_step_s for rank in self.ranks.values() if rank.first_step_s is not None]
-        return max(values or [steps[1] for steps in self._log_steps().values()], default=None)
+        return max(values or [one.first_s for one in self._log_steps()], default=None)
 
     def last_step_s(self) -> float | None:
         """When the rank that is furthest behind had its last step."""
         values = [rank.last_step_s for rank in self.ranks.values() if rank.last_step_s is not None]
-        return min(values or [steps[3] for steps in self._log_steps().values()], default=None)
+        return min(values or [one.last_s for one in self._log_steps()], default=None)
 
     def steps(self) -> int:
         """How many steps the slowest rank has made."""
         values = [rank.steps for rank in self.ranks.values() if rank.first_step_s is not None]
-        return min(values or [steps[2] for steps in self._log_steps().values()], default=0)
+        return min(values or [one.last for one in self._log_steps()], default=0)
 
     def rate(self) -> float | None:
         """Steps a second of the slowest rank, the first step aside."""
         rates = [rate for rank in self.ranks.values() if (rate := rank.rate) is not None]
-        for first, when, last, at_s in self._log_steps().values():
-            if last > first and at_s > when:
-                rates.append((last - first) / (at_s - when))
+        for one in self._log_steps():
+            if one.last > one.first and one.last_s > one.first_s:
+                rates.append((one.last - one.first) / (one.last_s - one.first_s))
         return min(rates, default=None)
+
+    def longest_step_s(self) -> float:
+        """The longest time between two steps, or between two lines of a log that count them; 0 if unknown."""
+        values = [rank.longest_s for rank in self.ranks.values()]
+        return max([*values, *(one.longest_s for one in self._log_steps())], default=0.0)
 
     def bad(self) -> list[Process]:
         """Processes that did not end well, the first first."""

@@ -9,10 +9,10 @@ from netdoctor.compat import StrEnum
 from netdoctor.inventory.nodeset import fold
 from netdoctor.trial.following import STOPPED, Follower, Process
 
-# Steps that stopped for so long, and for five times what any took, are not known to go on; after the second,
-# and ten times that, they hang. Chosen by us: a checkpoint or an evaluation of minutes may come between two,
-# and nobody publishes how long theirs take.
-QUIET_S, HANGS_S, HANGS_MOST_S = 3.0, 30.0, 120.0
+# Steps that stopped for so long, and for twice what any took, are not known to go on: another is waited for;
+# after the second, and ten times that, they hang. Chosen by us: a checkpoint or an evaluation of minutes may
+# come between two, and nobody publishes how long theirs take. News of a healthy step is up to 1.3 s old.
+QUIET_S, HANGS_S, HANGS_MOST_S = 1.5, 30.0, 120.0
 NAMES_MAX = 8
 # Ends within so many seconds are of one trouble.
 TOGETHER_S = 10.0
@@ -273,7 +273,7 @@ def may_go_on(job: Follower, seconds: float) -> bool:
 
 
 def _quiet_s(job: Follower) -> float:
-    return max(QUIET_S, 5 * _longest(job))
+    return max(QUIET_S, 2 * _longest(job))
 
 
 def _hangs_s(job: Follower) -> float:
@@ -282,7 +282,7 @@ def _hangs_s(job: Follower) -> float:
 
 def _longest(job: Follower) -> float:
     rate = job.rate()
-    return max([rank.longest_s for rank in job.ranks.values()] + ([1 / rate] if rate else []), default=0.0)
+    return max(job.longest_step_s(), 1 / rate if rate else 0.0)
 
 
 def _rate(job: Follower) -> list[str]:

@@ -34,14 +34,21 @@ def holding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     there = {**os.environ, "SSH_ASKPASS": "/bin/false", "SSH_ASKPASS_REQUIRE": "force"}
     running = subprocess.Popen([str(AGENT), "-D", "-a", str(path)], stdout=subprocess.DEVNULL, env=there)
     try:
-        for _ in range(200):
-            if path.exists():
-                break
-            time.sleep(0.02)
+        _wait_for(path)
         yield path
     finally:
         running.terminate()
         running.wait()
+
+
+def _wait_for(path: Path) -> None:
+    """Until an agent listens: its socket is there a moment before."""
+    for _ in range(200):
+        with socket.socket(socket.AF_UNIX) as sock, contextlib.suppress(OSError):
+            sock.connect(str(path))
+            return
+        time.sleep(0.02)
+    raise TimeoutError(f"no agent at {path}")
 
 
 def add(agent: Path, *keys: Path, ask: bool = False) -> None:

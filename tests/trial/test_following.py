@@ -44,7 +44,7 @@ def test_counters_of_logs() -> None:
     for line, count in lines.items():
         job = Follower(["a"], [1])
         job.output("a", 0, line + b"\n", 1.0)
-        assert (job.log_steps["a"][2] if "a" in job.log_steps else None) == count, line
+        assert (job.log_steps["a"].last if "a" in job.log_steps else None) == count, line
 
 
 def test_a_counter_that_stands_still_is_none() -> None:
@@ -66,7 +66,7 @@ def test_a_line_in_pieces_and_progress_bars() -> None:
     job = Follower(["a"], [1])
     for piece in (b"ste", b"p 1\rstep 2\r", b"step 3\n"):
         job.output("a", 0, piece, 1.0)
-    assert job.log_steps["a"][:3:2] == (1, 3)
+    assert (job.log_steps["a"].first, job.log_steps["a"].last) == (1, 3)
 
 
 def test_what_a_probe_may_say_is_bounded() -> None:

@@ -127,13 +127,24 @@ def test_one_rank_without_a_step_is_not_started() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "state", "goes_on"),
-    [(14.0, State.STARTED, False), (17.0, State.UNDECIDED, True), (41.0, State.FAILED, False)],
+    [(11.9, State.STARTED, False), (12.1, State.UNDECIDED, True), (41.0, State.FAILED, False)],
 )
 def test_steps_that_stopped(seconds: float, state: State, goes_on: bool) -> None:
-    """The last one was in second 10, and each took one: up to five are as usual, from thirty on it hangs."""
+    """The last one was in second 10, and each took one: up to two are as usual, from thirty on it hangs."""
     job = follower()
     assert judged(job, seconds=seconds).state is state
     assert may_go_on(job, seconds) is goes_on
+
+
+def test_a_log_that_counts_every_hundredth_step_is_given_that_time() -> None:
+    job = follower()
+    for rank in job.ranks.values():
+        rank.first_step_s = rank.last_step_s = None
+    for at_s in (10.0, 60.0, 110.0):
+        job.output("n0", 0, b"step %d\n" % (10 * at_s), at_s)
+    assert not may_go_on(job, 200.0)
+    assert judged(job, seconds=200.0).state is State.STARTED
+    assert may_go_on(job, 225.0)
 
 
 def test_one_rank_that_stopped_is_what_counts() -> None:

@@ -140,7 +140,7 @@ def test_situations(lab: Lab, folder: Path, job: Path, what: str) -> None:
 
 
 def test_a_rank_that_hangs_in_a_step_is_named_with_its_line(lab: Lab, folder: Path, job: Path) -> None:
-    tried = trial(lab, folder, job, "hang 2 20", seconds=3).wait()
+    tried = trial(lab, folder, job, "hang 2 5", seconds=5).wait()
     assert (tried.code, tried.found["state"]) == (1, "failed"), tried.text
     assert re.search(r"rank 2 on node2: in does \(job.py:\d+\)", tried.text)
     assert "3 ranks on node[0-1,3]: in barrier, <module> (job.py:" in tried.text
