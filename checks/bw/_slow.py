@@ -162,7 +162,7 @@ def _blamed(suspect: Suspect, decision: Decision, words: Words) -> Iterator[Find
 
 
 def _tied(tie: Undecided, decision: Decision, words: Words) -> Finding:
-    names = [one.target for one in tie.between]
+    names = list(dict.fromkeys(one.target for one in tie.between))  # of one node each direction is a suspect
     first = tie.between[0]
     settle = _again(tie.pair, words) if tie.pair is not None else tie.reason
     if tie.maybe_passing and first.factor >= STOPS_BELOW:

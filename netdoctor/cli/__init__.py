@@ -19,7 +19,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "facts": ("netdoctor.cli.facts", "in a task of a job: write this node's facts, for scan --facts"),
     "plan": ("netdoctor.cli.plan", "launch commands, environment and rank table for one launcher"),
     "gate": ("netdoctor.cli.gate", "scan, then start a command on nodes that are ready, or refuse"),
-    "try": ("netdoctor.cli.trying", "start the job for two minutes: do all ranks join, does it make steps?"),
+    "try": (
+        "netdoctor.cli.launching.trying",
+        "start the job for two minutes: do all ranks join, does it make steps?",
+    ),
+    "soak": (
+        "netdoctor.cli.launching.soak",
+        "load all nodes for half an hour: what comes up, when and where",
+    ),
     "checks": ("netdoctor.cli.checks", "list and explain the checks, offline"),
     "explain": ("netdoctor.cli.explain", "from a log or a word to the cause and the check that decides"),
     "lint": ("netdoctor.cli.lint", "criticise launch scripts and configurations, offline"),

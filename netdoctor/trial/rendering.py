@@ -73,7 +73,7 @@ def _loopback(address: str) -> bool:
 def lines(result: TrialResult, width: int) -> Iterator[str]:
     """For people, at most `width` columns but for what is pasted."""
     judgement = result.judgement
-    yield from _wrapped(judgement.headline, f"{judgement.state.upper():<{LABEL}}", width)
+    yield from _wrapped(judgement.headline, f"{judgement.state.upper():<{LABEL - 1}} ", width)
     if result.ladder is not None:
         if result.ladder.why:
             yield from _wrapped(result.ladder.why, f"{'ladder':<{LABEL}}", width)
