@@ -100,7 +100,7 @@ def fs_rate(storage: StorageRates, job: Job) -> Iterator[Finding]:
     yield from _slow_nodes(path, patterns, rates)
     for kind, one in patterns.items():
         if one.saturated:
-            yield _saturated(path, kind, one)
+            yield _saturated(path, kind, one, mounts.groups[mounted][0])
     yield _figures(f"{path} ({mounted})", patterns, rates)
 
 
@@ -135,7 +135,7 @@ def _slow_nodes(
         )
 
 
-def _saturated(path: str, kind: str, one: Pattern) -> Finding:
+def _saturated(path: str, kind: str, one: Pattern, client: str) -> Finding:
     total, alone = rate_text(kind, one.total), rate_text(kind, one.alone)
     return cause_at(SATURATED, path).warn(
         f"{path}: {DOES[kind]} {rate_text(kind, one.together)} a node while {one.count} do, {alone} alone; "
@@ -145,7 +145,9 @@ def _saturated(path: str, kind: str, one: Pattern) -> Finding:
         observed=f"{total} for {one.count} nodes",
         expected=PEERS(f"{alone} for each, as alone"),
         fixes=look(
-            "look at the storage's own figures while all use it", f"findmnt -T {quoted(path)}; nfsiostat 1 5"
+            "see which server and link it is, and look at their figures",
+            f"findmnt -T {quoted(path)}",
+            on=client,
         ),
     )
 

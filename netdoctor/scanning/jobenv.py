@@ -123,12 +123,13 @@ def checked(known: Job) -> Job:
         raise InputError("the report's job cannot be used: its launcher or backend is none that is known")
     if any(max(len(w.specifier), len(w.marker), len("".join(w.extras))) > MOST for w in known.requested):
         raise InputError("the report's job cannot be used: it asks for versions that nobody would write")
-    options = {
+    options: dict[str, object] = {
         "path": known.paths,
         "write_test": known.write_test,
-        "rate_test": known.rate_test or None,
         "reach": known.reach,
     }
+    if known.rate_test:
+        options["rate_test"] = known.rate_test
     for name, values in options.items():
         try:
             OPTIONS[name].from_report(values)
