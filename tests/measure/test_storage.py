@@ -31,7 +31,7 @@ while True:
     subprocess.Popen(["{SFTP}"], stdin=client, stdout=client)
     client.close()
 """
-RATE, SLOW = "80mbit", "16mbit"
+RATE, SLOW = "32mbit", "6mbit"
 
 
 def shape(rate: str) -> str:
@@ -40,7 +40,7 @@ def shape(rate: str) -> str:
 
 @pytest.fixture(scope="module")
 def mounted(make_lab: Maker) -> Iterator[Lab]:
-    """Four nodes with a mount of the fifth, on links of 80 Mbit/s."""
+    """Four nodes with a mount of the fifth, on links of 32 Mbit/s."""
     if not shutil.which("sshfs") or not Path(SFTP).exists() or not Path("/dev/fuse").exists():
         pytest.skip("no sshfs, sftp-server or /dev/fuse here")
     lab = make_lab(5)

@@ -26,7 +26,7 @@ def storage(context: Context) -> StorageRates:
     load = _Load(context)
     if not load.path:
         return StorageRates()
-    load.open()
+    load.prepare()
     load.alone(spread(list(load.kinds), SINGLES), "alone", TURNS_S)
     for kind in KINDS:
         load.run([node for node in load.kinds if kind in load.kinds[node][load.path]], kind, "together")
@@ -70,7 +70,7 @@ class _Load:
         self.kinds: dict[str, dict[str, Sequence[str]]] = {}  # what can be measured, by node and path
         self.turns = 0
 
-    def open(self) -> None:
+    def prepare(self) -> None:
         common = {"path": self.path, "token": self.word, "nodes": len(self.number)}
         args = {node: {**common, "number": i} for node, i in self.number.items()}
         kinds: dict[str, dict[str, Sequence[str]]] = {}
