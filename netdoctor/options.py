@@ -452,6 +452,13 @@ class ScanRequest:
         many=True,
         asks_nodes=True,
     )
+    rate_test: str | None = job_option(
+        "a folder or file whose rates are measured, on one node at a time and on all at once: a node takes "
+        "at most 256 MiB in a folder, and removes it; a file is only read",
+        rule=NODE_PATH,
+        metavar="PATH",
+        asks_nodes=True,
+    )
     reach: tuple[str, ...] = job_option(
         "every node sends an HTTP HEAD request to URL, with its own proxy and CAs; repeatable, no "
         "password is sent",

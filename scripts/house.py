@@ -26,10 +26,11 @@ FILES = {"cli/scan.py": ("netdoctor/cli/scan.py", 300), "tui/app.py": ("tui/app.
 TOUCHED = {"check": 2, "fact": 3, "option": 5, "format": 4}
 OPTION_MODULES = 3
 FUNCTION_MOST = 60
-# Lines of Python in all rooms. Whoever needs more takes them from somewhere, or says here why not.
-# The last 500 are `netdoctor soak`. 3,550 before are `netdoctor try` (trial/, its agent's side and its command: 2,800), the TUI's two panes,
-# tables and margins (510), and how jobs end in other languages and words (explain/: 240).
-PRODUCT_MOST = 98_500
+# Lines of Python in all rooms. Whoever needs more takes them from somewhere, or says here why not. Newest
+# first, each what did not exist: `netdoctor soak` (500), `fs.rate` (750), `explain hang` (830), `gpu.bits`,
+# `bw.collectives` and what lint reads further (MORE). Before: `netdoctor try` (2,800), the TUI's panes, tables and
+# margins (510), how jobs end in other languages and words (240).
+PRODUCT_MOST = 104_000
 # Words that say neither what something is nor what it does: no function, class, parameter, variable or
 # attribute has one of them as its whole name. What the field says instead is in docs/glossary.md.
 _BARE = """

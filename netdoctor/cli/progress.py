@@ -40,6 +40,7 @@ DOES = {
     "shells": "asking login shells",
     "job-shells": "asking shells",
     "sharing": "writing and reading small files",
+    "storage": "measuring file systems",
     "judge": "judging",
 }
 

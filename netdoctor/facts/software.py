@@ -247,4 +247,5 @@ class Job:
     session_limits: dict[str, int | None] = field(default_factory=dict)
     reach: tuple[str, ...] = ()  # URLs that every node is to reach
     write_test: tuple[str, ...] = ()  # folders that all nodes should share and write to
+    rate_test: str = ""  # a folder or file whose file system is put under load
     paths: tuple[str, ...] = ()  # of code, data and models on the nodes, absolute or below ``~``

@@ -123,7 +123,13 @@ def checked(known: Job) -> Job:
         raise InputError("the report's job cannot be used: its launcher or backend is none that is known")
     if any(max(len(w.specifier), len(w.marker), len("".join(w.extras))) > MOST for w in known.requested):
         raise InputError("the report's job cannot be used: it asks for versions that nobody would write")
-    options = {"path": known.paths, "write_test": known.write_test, "reach": known.reach}
+    options: dict[str, object] = {
+        "path": known.paths,
+        "write_test": known.write_test,
+        "reach": known.reach,
+    }
+    if known.rate_test:
+        options["rate_test"] = known.rate_test
     for name, values in options.items():
         try:
             OPTIONS[name].from_report(values)
@@ -193,6 +199,7 @@ def job(
         paths=request.path,
         reach=request.reach,
         write_test=request.write_test,
+        rate_test=request.rate_test or "",
     )
 
 

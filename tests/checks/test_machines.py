@@ -57,7 +57,9 @@ def alarms(groups: Sequence[Group]) -> list[str]:
 
 # Groups of facts that no machine has, and why; what is new is given to the machines, or has its line here.
 NOWHERE = {
-    **dict.fromkeys(("launch", "sharing", "reach", "mesh", "imports", "wanted", "baseline"), "asked for"),
+    **dict.fromkeys(
+        ("launch", "sharing", "storage", "reach", "mesh", "imports", "wanted", "baseline"), "asked for"
+    ),
     **dict.fromkeys(("ray", "ray_ports", "firewall"), "no Ray runs, and nothing is filtered"),
     **dict.fromkeys(
         ("gpu_work", "job_shells", "loss", "nccl_answer", "shell_env"), "measured in launch and full scans"

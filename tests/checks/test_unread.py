@@ -218,6 +218,7 @@ NOT_HERE = {
     "job_shells": "asked for by name; an error is unknown or a failure",
     "shell_env": "asked for by name; an error is unknown",
     "sharing": "asked for by name; who says nothing of a folder is in failed_nodes",
+    "storage": "asked for by name; who says nothing of the path is in failed_nodes",
     "nccl_answer": "without it the prediction counts",
 }
 # Facts without a value that alone turns a cell red.

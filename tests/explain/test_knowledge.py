@@ -143,6 +143,7 @@ UNASKED = {
     "bw.pair": "rates: nothing fails of a slow link, and it costs minutes of traffic",
     "bw.rdma": "rates: nothing fails of a slow link, and it costs minutes of traffic",
     "bw.tcp": "rates: nothing fails of a slow link, and it costs minutes of traffic",
+    "fs.rate": "rates: nothing fails of slow storage, and it writes where it measures",
     "gpu.affinity": "slows transfers and ends no job",
     "host.tuning": "slows steps and ends no job",
     "ssh.speed": "slows launches and ends no job",

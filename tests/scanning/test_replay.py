@@ -54,6 +54,7 @@ SAID: dict[str, Any] = {
     "also": ("ssh.mesh",),
     "reach": ("https://hub.example.org/models",),
     "write_test": ("/scratch",),
+    "rate_test": "/scratch",
     "requirements": Path("/j/requirements.txt"),
     "image": "nvcr.io/nvidia/pytorch:25.03",
     "suppress": Path(__file__),  # one that has gone is not asked for again

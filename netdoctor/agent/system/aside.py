@@ -41,9 +41,14 @@ class Asker(object):
             raise
         if self.pid == 0:
             try:
-                _serve(function, questions, answers, last)
+                _serve(function, questions, answers)
             finally:
-                os._exit(1)
+                # Nobody asks any more; or nobody reads the answer to what was asked before.
+                try:
+                    if last:
+                        last()
+                finally:
+                    os._exit(0)
         os.close(questions)
         os.close(answers)
         try:
@@ -79,15 +84,19 @@ def let_go(askers: "Sequence[Asker]", patience_s: float) -> None:
         os.close(asker._out)
     end = time.monotonic() + patience_s
     for asker in askers:
-        # A child that has ended has closed its end.
-        select.select([asker._in], [], [], max(0.0, end - time.monotonic()))
+        # A child that has ended has closed its end; before, the answer to a last question may come.
+        os.set_blocking(asker._in, False)  # a thread that waits for that answer may take it
+        while select.select([asker._in], [], [], max(0.0, end - time.monotonic()))[0]:
+            try:
+                if not os.read(asker._in, 65536):
+                    break
+            except BlockingIOError:
+                pass
         os.close(asker._in)
         runtime.end_child(asker.pid)
 
 
-def _serve(
-    function: "Callable[[Any], Any]", questions: int, answers: int, last: "Optional[Callable[[], Any]]"
-) -> None:
+def _serve(function: "Callable[[Any], Any]", questions: int, answers: int) -> None:
     """Answer until nobody asks any more. Nothing of the agent's is kept open, its session above all."""
     for name in files.names("/proc/self/fd") or map(str, range(1024)):
         if int(name) not in (questions, answers):
@@ -99,9 +108,7 @@ def _serve(
     while True:
         part = os.read(questions, 65536)
         if not part:
-            if last:
-                last()
-            os._exit(0)
+            return
         got += part
         if got.endswith(b"\n"):
             question = wire.loads(got.decode())
