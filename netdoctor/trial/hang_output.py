@@ -15,10 +15,10 @@ GROUPS_MAX = 8
 
 def groups(positions: Sequence[Position]) -> list[list[Position]]:
     """Ranks by where they are: the fewest first, as the others wait for them."""
-    by_place: dict[str, list[Position]] = {}
+    by_position: dict[str, list[Position]] = {}
     for one in positions:
-        by_place.setdefault(one.place, []).append(one)
-    return sorted(by_place.values(), key=lambda same: (len(same), same[0].rank))
+        by_position.setdefault(one.where, []).append(one)
+    return sorted(by_position.values(), key=lambda same: (len(same), same[0].rank))
 
 
 def text(hang: Hang, width: int) -> str:
@@ -31,12 +31,12 @@ def _lines(hang: Hang, width: int) -> Iterator[str]:
     yield from wrapped(hang.headline, f"{state:<{LABEL}}", width)
     for one in hang.found:
         yield from wrapped(one, f"{'found':<{LABEL}}", width)
-    by_place = groups(hang.positions)
-    for number, same in enumerate(by_place[:GROUPS_MAX]):
+    by_position = groups(hang.positions)
+    for number, same in enumerate(by_position[:GROUPS_MAX]):
         label = "" if number else "ranks"
         yield from wrapped(f"{_who(same)}: {_where(same)}", f"{label:<{LABEL}}", width)
-    if by_place[GROUPS_MAX:]:
-        yield f"{'':<{LABEL}}and {len(by_place) - GROUPS_MAX} places more: -o json"
+    if by_position[GROUPS_MAX:]:
+        yield f"{'':<{LABEL}}and {len(by_position) - GROUPS_MAX} places more: -o json"
     yield from cause_lines(hang.causes, width)
     for note in hang.notes:
         yield from wrapped(note, f"{'note':<{LABEL}}", width)
@@ -48,7 +48,7 @@ def _who(same: Sequence[Position]) -> str:
 
 def _where(same: Sequence[Position]) -> str:
     """The place of a group, what all of them do there, and for how long at the least."""
-    position, does = same[0].place or "not known", {p.does for p in same}
+    position, does = same[0].where or "not known", {p.does for p in same}
     words = [*(does - {"", position})] if len(does) == 1 else []
     asleep = [p.asleep_s for p in same if p.asleep_s is not None and not p.works]
     if len(asleep) == len(same) and min(asleep) >= 1:

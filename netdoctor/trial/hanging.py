@@ -98,7 +98,7 @@ class Position:
     rank: int
     node: str
     pid: int
-    place: str
+    where: str
     call: str
     does: str
     moves: bool | None
@@ -125,21 +125,21 @@ class Hang:
 
 
 def position(node: str, one: RankProcess, wait_s: float, with_stacks: bool) -> Position:
-    """Where a rank is, of both looks. with_stacks: whether every rank has one, so that they can be compared."""
+    """Where a rank is, of both looks. with_stacks: whether every rank has one, and they can be compared."""
     last = one.after if one.after.state else one.before
     busy = max(0.0, last.cpu_s - one.before.cpu_s) / max(wait_s, 0.1)
     does, stopped = _does(last, one.before, busy), last.state in ("T", "t")
-    was, place = (_innermost(one.pid, s) if with_stacks else _waits(s.wchan) for s in (one.before, last))
+    was, now = (_innermost(one.pid, s) if with_stacks else _waits(s.wchan) for s in (one.before, last))
     notes = [f"child {c.pid} ({clean(c.name, 20)}) {words}" for c in one.children if (words := _note(c))]
     return Position(
         rank=one.rank,
         node=node,
         pid=one.pid,
-        place=(TRACED if last.state == "t" else STOPPED) if stopped else place if with_stacks else does,
+        where=(TRACED if last.state == "t" else STOPPED) if stopped else now if with_stacks else does,
         call=_call(last.frames, busy) if with_stacks else "",
         does="" if stopped else does,
         moves=_moves(one, busy),
-        works=not stopped and last.state != "D" and (busy >= BUSY or was != place),
+        works=not stopped and last.state != "D" and (busy >= BUSY or was != now),
         stopped=stopped,
         gpu=one.gpu,
         asleep_s=last.asleep_s,
@@ -194,7 +194,7 @@ def _moves(one: RankProcess, busy: float) -> bool | None:
 
 
 def judge(answers: Mapping[str, Answer], silent: Sequence[str] = (), wait_s: float = WAIT_S) -> Hang:
-    """Who holds the job up that has the most ranks; there has to be one. silent: nodes that did not answer."""
+    """Who holds the job up that has the most ranks; there has to be one. silent: nodes without an answer."""
     jobs = Counter(one.job for answer in answers.values() for one in answer.ranks)
     job = min(jobs, key=lambda name: (-jobs[name], name))
     every_rank = [(node, one) for node, answer in answers.items() for one in answer.ranks]
@@ -219,7 +219,7 @@ def _judge(
     with_stacks: bool,
 ) -> Hang:
     if stopped := [p for p in every if p.stopped]:
-        return _blame(stopped, Confidence.CERTAIN, stopped[0].place)
+        return _blame(stopped, Confidence.CERTAIN, stopped[0].where)
     waiting = _waiting(every, with_stacks)
     if how := _movement(every, waiting, answers):
         return Hang(headline=f"it moves: {how}", moves=True)
@@ -237,10 +237,10 @@ def _judge(
     rest = [p for p in every if p not in waiting]
     if waiting and rest:
         return replace(_behind(rest, waiting), notes=notes)
-    places = Counter(p.place for p in waiting).most_common()
-    if with_stacks and len(places) > 1 and places[-1][1] < places[-2][1]:
-        odd = [p for p in waiting if p.place == places[-1][0]]
-        words = f"in another call than the others: {odd[0].place}"
+    by_where = Counter(p.where for p in waiting).most_common()
+    if with_stacks and len(by_where) > 1 and by_where[-1][1] < by_where[-2][1]:
+        odd = [p for p in waiting if p.where == by_where[-1][0]]
+        words = f"in another call than the others: {odd[0].where}"
         return replace(_blame(odd, Confidence.LIKELY, words), notes=notes)
     words = f"all {len(every)} ranks wait, and " if len(waiting) == len(every) else ""
     hint = () if with_stacks else ("with py-spy on the nodes their stacks can be compared",)
@@ -296,14 +296,14 @@ def _behind(rest: Sequence[Position], waiting: Sequence[Position]) -> Hang:
     """Where some ranks wait for others, and those are elsewhere."""
     call = Counter(p.call or p.does for p in waiting).most_common(1)[0][0]
     first = rest[0]
-    place = f"{first.place} ({first.does})" if first.does not in ("", first.place) else first.place
+    where = f"{first.where} ({first.does})" if first.does not in ("", first.where) else first.where
     others = f"{len(waiting)} {'rank waits' if len(waiting) == 1 else 'ranks wait'} in {call}"
     asleep_s = min(p.asleep_s or 0.0 for p in waiting)
     if any(p.works for p in rest) and asleep_s < SURE_S:
-        words = f"{others} for {_who(rest)}, which works: {place}. It is slow, or it hangs: ask again"
+        words = f"{others} for {_who(rest)}, which works: {where}. It is slow, or it hangs: ask again"
         return Hang(headline=words)
     sure = asleep_s >= SURE_S and 2 * len(waiting) > len(rest) and not any(p.works for p in rest)
-    return _blame(rest, Confidence.CERTAIN if sure else Confidence.LIKELY, f"{place}; {others}")
+    return _blame(rest, Confidence.CERTAIN if sure else Confidence.LIKELY, f"{where}; {others}")
 
 
 def _links(of_job: Sequence[tuple[str, RankProcess]], answers: Mapping[str, Answer]) -> Hang | None:

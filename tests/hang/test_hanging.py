@@ -36,7 +36,7 @@ def rank(
     wchan: str = "futex_do_wait",
     **more: object,
 ) -> RankProcess:
-    """A rank that is still at `frames`; without any a waiting one. later, switches, cpu_s: of the second look."""
+    """A rank that is still at `frames`, else in a collective. later, switches, cpu_s: of the second look."""
     frames = collective() if frames is None else frames
     later = more.pop("later", frames)
     first = Sample(state=str(more.get("state", "S")), wchan=wchan, switches=7, frames=list(frames))

@@ -173,7 +173,7 @@ def samples(ranks: "list[Process]", notes: "set[str]") -> "list[dict[str, Any]]"
 
 
 def links(pid: int) -> "tuple[set[str], list[list[Any]]]":
-    """Return (addresses of a process's TCP connections, [peer, times sent again] of the unacknowledged)."""
+    """Return (addresses of a process's TCP connections, [peer, times sent again] of unanswered ones)."""
     addresses, stuck = set(), []  # type: set[str], list[list[Any]]
     try:
         inodes = trial.socket_inodes(pid)
