@@ -26,9 +26,9 @@ FILES = {"cli/scan.py": ("netdoctor/cli/scan.py", 300), "tui/app.py": ("tui/app.
 TOUCHED = {"check": 2, "fact": 3, "option": 5, "format": 4}
 OPTION_MODULES = 3
 FUNCTION_MOST = 60
-# Lines of Python in all rooms. Whoever needs more takes them from somewhere, or says here why not. Newest
+# Lines of Python in all rooms. Whoever needs more takes them from somewhere, or says here why not. The newest
 # first, each what did not exist: `netdoctor soak` (500), `fs.rate` (750), `explain hang` (830), `gpu.bits`,
-# `bw.collectives` and what lint reads further (MORE). Before: `netdoctor try` (2,800), the TUI's panes, tables and
+# `bw.collectives`, and what lint reads further. Before: `netdoctor try` (2,800), the TUI's panes, tables and
 # margins (510), how jobs end in other languages and words (240).
 PRODUCT_MOST = 104_000
 # Words that say neither what something is nor what it does: no function, class, parameter, variable or

@@ -28,12 +28,13 @@ examples:
   netdoctor explain log train.log --scan hosts.txt  and measure what decides
   netdoctor explain log train.log --scan --via slurm   inside a Slurm job, without SSH
   netdoctor explain log out/ --ras gpu03           and ask NCCL itself, while the job hangs
+  netdoctor explain hang hosts.txt                 a job that hangs now: where is each rank?
   netdoctor explain MASTER_ADDR --nproc-per-node  variables, options
   netdoctor explain Xid 79 vendor err 129 -9      codes, exit codes, signals
   netdoctor explain                               all words, by groups
 
 exit codes:
-  0 a cause was recognised, all words are known   2 bad input
+  0 a cause was recognised, a rank is named, all words are known   2 bad input
   3 nothing was recognised, which says nothing about the job; a word is not known
 """
 
@@ -43,10 +44,13 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "explain",
         help="from a log or a word to the cause and the check that decides",
         description="explain log FILE...|-: read the logs of a failed job and name the cause. "
+        "explain hang HOSTS: which rank holds up a job that runs. "
         "explain WORD...: what a variable, option, check or error means.",
         epilog=EPILOG,
     )
-    parser.add_argument("words", nargs="*", metavar="log FILE...|WORD", help="logs, or words")
+    parser.add_argument(
+        "words", nargs="*", metavar="log FILE...|hang HOSTS|WORD", help="logs, hosts as for scan, or words"
+    )
     parser.add_argument("-o", "--output", choices=FORMATS, default="text", help="format (default: text)")
     parser.add_argument("--width", type=count, metavar="N", help="columns (default: the terminal's)")
     parser.add_argument(
@@ -76,6 +80,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         metavar="HOST[:PORT]",
         help="with log: ask NCCL's RAS on this node of a job that hangs, over SSH (port: 28028); repeatable",
     )
+    scan.add_argument("--no-scan", action="store_true", help="with hang: without a scan of the node at fault")
     for name in ("env_file", "ssh_config", "known_hosts"):
         add_option(scan, name)
     scan.add_argument("--quiet", action="store_true", help="without the progress of the scan")
@@ -86,7 +91,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def _take_options(found: argparse.Namespace, left: list[str]) -> bool:
     """``explain --nnodes``: an option that is none of ours is a word."""
-    if found.words[:1] == ["log"]:
+    if found.words[:1] in (["log"], ["hang"]):
         return False
     found.words = [*found.words, *left]
     return True
@@ -96,8 +101,14 @@ def run(args: argparse.Namespace) -> int:
     try:
         if args.words[:1] == ["log"]:
             return _log(args, args.words[1:])
-        if args.scan is not None or args.ras:
-            raise InputError("explain: --scan and --ras go with log FILE...; a word needs neither")
+        if args.words[:1] == ["hang"]:
+            from netdoctor.cli.explain_scan import hang
+
+            return hang(args.words[1:], args)
+        if args.scan is not None or args.ras or args.no_scan:
+            raise InputError(
+                "explain: --scan and --ras go with log FILE..., --no-scan with hang HOSTS; a word needs none"
+            )
         return _word(args)
     except InputError as error:
         message = str(error)

@@ -1,11 +1,15 @@
-"""`netdoctor explain log --scan` and `--ras`: what nodes say, for `explain.joining`."""
+"""`netdoctor explain log --scan` and `--ras`, and `explain hang`: what nodes say, to be joined and judged."""
 
 import argparse
+import base64
 import os
 import re
 import sys
-from collections.abc import Sequence
+import zlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from netdoctor.errors import InputError
 from netdoctor.explain.joining import Measured, Proof, join
@@ -13,6 +17,11 @@ from netdoctor.explain.knowledge import load
 from netdoctor.explain.model import Explanation
 from netdoctor.report.model import FixRecord, Report
 from netdoctor.text import clean, comma_words
+
+if TYPE_CHECKING:
+    from netdoctor.scanning import ScanRequest
+    from netdoctor.trial.hanging import Answer
+    from netdoctor.trial.rendering import Cause
 
 PORT = 28028
 # NCCL waits for its processes twice as long as it is told, and we for NCCL a little longer.
@@ -78,14 +87,8 @@ def _fix(fix: FixRecord) -> str:
 def _scan(checks: Sequence[str], args: argparse.Namespace) -> Report:
     from netdoctor import scanning
     from netdoctor.cli import running
-    from netdoctor.scanning import ScanRequest
 
-    request = ScanRequest(
-        hosts=comma_words(args.scan), only=tuple(checks), via=args.via, environ=dict(os.environ), save=None
-    )
-    for name in ("env_file", "ssh_config", "known_hosts"):
-        if getattr(args, name) is not None:
-            request = replace(request, **{name: getattr(args, name)})
+    request = replace(_request(comma_words(args.scan), args), only=tuple(checks))
     return running.scan_now(args, scanning.prepare(request))
 
 
@@ -136,3 +139,84 @@ def _meaning(error: str) -> str:
     if error == "ECONNREFUSED":
         return "nobody listens: no job with NCCL 2.24 or newer, NCCL_RAS_ENABLE=0, or another NCCL_RAS_ADDR"
     return error
+
+
+# --- hang ---------------------------------------------------------------------------------------------------
+
+# What a node needs to look at its ranks: two looks of py-spy at the most, what is between them, and RAS.
+HANG_S = 60.0
+RECORD_MAX = 8 << 20
+NO_RANKS = "no Python process with a rank in its environment (RANK, SLURM_PROCID) that this user may look at"
+
+
+def hang(names: Sequence[str], args: argparse.Namespace) -> int:
+    """`netdoctor explain hang`: who holds a running job up. Raises InputError where no rank can be seen."""
+    from netdoctor.cli.parser import columns
+    from netdoctor.measure.common import read_as
+    from netdoctor.scanning.asking import ask
+    from netdoctor.trial import hang_output
+    from netdoctor.trial.hanging import WAIT_S, Answer, judge, with_lines
+
+    if args.scan is not None or args.ras or args.report is not None:
+        raise InputError("explain hang: --scan, --ras and --report go with log FILE...")
+    if args.output == "markdown":
+        raise InputError("explain hang: -o text or -o json")
+    if not names and args.via == "ssh":
+        raise InputError("explain hang: which nodes? HOSTS, or --via slurm or --via ray")
+    request = _request(tuple(names), args)
+    answers: dict[str, Answer] = {}
+    failures: dict[str, str] = {}
+    for reply in ask(request, "hang", {"wait_s": WAIT_S}, HANG_S):
+        if reply.missing is None and (answer := read_as(reply.result, Answer)) is not None:
+            answers[reply.node] = answer
+        else:
+            why = reply.missing.detail if reply.missing is not None else "an answer that cannot be read"
+            failures[reply.node] = clean(f"{reply.node}: {why}", 300)
+    if not any(answer.ranks for answer in answers.values()):
+        raise InputError("explain hang: " + "\n  ".join([NO_RANKS, *list(failures.values())[:8]]))
+    found = with_lines(judge(answers, tuple(failures), WAIT_S), _lines_of(answers))
+    found = replace(found, notes=(*found.notes, *list(failures.values())[:8]))
+    if found.confidence is not None and found.nodes and not args.no_scan:
+        found = replace(found, causes=_causes_on(found.nodes, request, args))
+    if args.output == "json":
+        sys.stdout.write(hang_output.json_text(found))
+    else:
+        sys.stdout.write(hang_output.text(found, columns(args.width) or 100))
+    return 0 if found.confidence is not None else 3
+
+
+def _request(hosts: tuple[str, ...], args: argparse.Namespace) -> "ScanRequest":
+    from netdoctor.scanning import ScanRequest
+
+    given = {name: getattr(args, name) for name in ("env_file", "ssh_config", "known_hosts")}
+    fields = {name: value for name, value in given.items() if value is not None}
+    return ScanRequest(hosts=hosts, via=args.via, environ=dict(os.environ), save=None, **fields)
+
+
+def _lines_of(answers: "Mapping[str, Answer]") -> list[str]:
+    """What NCCL's RAS and flight records say is wrong."""
+    from netdoctor.explain import desync, flight, ras
+
+    records = []
+    for number, packed in (record for one in answers.values() for record in one.records):
+        with suppress(ValueError, zlib.error):  # what is no record says nothing
+            data = zlib.decompressobj().decompress(base64.b64decode(packed), RECORD_MAX)
+            records.append(flight.read(data, f"rank_{number}"))
+    status = next((one.ras[-1] for one in answers.values() if one.ras and one.ras[-1]), "")
+    return [*(ras.lines(ras.read(status)) if status else ()), *(text for *_, text in desync.lines(records))]
+
+
+def _causes_on(nodes: Sequence[str], request: "ScanRequest", args: argparse.Namespace) -> "tuple[Cause, ...]":
+    """What a quick scan and one of ports find on these nodes; nothing where it is stopped."""
+    from netdoctor import scanning
+    from netdoctor.cli.running import scan_now
+    from netdoctor.trial.rendering import causes_of_scan
+
+    report = None
+    with suppress(InputError, KeyboardInterrupt, SystemExit):
+        quick = replace(request, profile="quick", also=("net.ports",))
+        report = scan_now(args, scanning.prepare(quick))
+    if report is None:
+        return ()
+    found = causes_of_scan(report, set(), measured_of(report).proofs)
+    return tuple(cause for cause in found if set(cause.nodes) & set(nodes))

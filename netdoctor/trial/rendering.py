@@ -1,10 +1,12 @@
 """A trial as text for people, and as the object that JSON has. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from netdoctor.explain.joining import Proof
 from netdoctor.inventory.nodeset import fold
+from netdoctor.report.model import Report
 from netdoctor.text import clean, hung
 from netdoctor.trial.following import Follower
 from netdoctor.trial.judging import Ended, Judgement, State
@@ -44,6 +46,23 @@ class TrialResult:
     ladder: Ladder | None = None
 
 
+def causes_of_scan(report: Report, proved: Collection[str], proofs: Sequence[Proof]) -> list[Cause]:
+    """The problems that the scan found and no line of a log tells of."""
+    nodes = {cause.key: cause.node_list for cause in report.causes}
+    return [
+        Cause(
+            title=proof.title,
+            sure="certain" if proof.sure else "likely",
+            source=f"scan, {proof.check}",
+            fixes=proof.fixes[:2],
+            nodes=nodes.get(proof.key, ()),
+            key=proof.key,
+        )
+        for proof in proofs
+        if proof.fails and f"{proof.check}: {proof.title}" not in proved
+    ]
+
+
 def transport(result: TrialResult) -> list[str]:
     """What the ranks talk over, held against what was planned."""
     job = result.job
@@ -73,27 +92,32 @@ def _loopback(address: str) -> bool:
 def lines(result: TrialResult, width: int) -> Iterator[str]:
     """For people, at most `width` columns but for what is pasted."""
     judgement = result.judgement
-    yield from _wrapped(judgement.headline, f"{judgement.state.upper():<{LABEL - 1}} ", width)
+    yield from wrapped(judgement.headline, f"{judgement.state.upper():<{LABEL - 1}} ", width)
     if result.ladder is not None:
         if result.ladder.why:
-            yield from _wrapped(result.ladder.why, f"{'ladder':<{LABEL}}", width)
+            yield from wrapped(result.ladder.why, f"{'ladder':<{LABEL}}", width)
         yield from ("", *rows(result.ladder), "")
     for label, texts in _rows(result):
         for i, text in enumerate(texts):
-            yield from _wrapped(text, f"{'' if i else label:<{LABEL}}", width)
-    for number, cause in enumerate(result.causes[:3]):
-        yield ""
-        label = "cause" if not number else "or"
-        yield from _wrapped(f"{cause.title} ({cause.sure}: {cause.source})", f"{label:<{LABEL}}", width)
-        for fix in cause.fixes[:2]:
-            first, *commands = fix.split("\n")
-            yield from _wrapped(first, f"{'fix':<{LABEL}}", width)
-            yield from (f"  {clean(command, 2000)}" for command in commands)
+            yield from wrapped(text, f"{'' if i else label:<{LABEL}}", width)
+    yield from cause_lines(result.causes, width)
     yield ""
     if result.logs:
         yield f"{'logs':<{LABEL}}{result.logs}"
     if result.again:
         yield f"{'next':<{LABEL}}{result.again}"
+
+
+def cause_lines(causes: Sequence[Cause], width: int) -> Iterator[str]:
+    """The first causes for people, commands to paste whole."""
+    for number, cause in enumerate(causes[:3]):
+        yield ""
+        label = "cause" if not number else "or"
+        yield from wrapped(f"{cause.title} ({cause.sure}: {cause.source})", f"{label:<{LABEL}}", width)
+        for fix in cause.fixes[:2]:
+            first, *commands = fix.split("\n")
+            yield from wrapped(first, f"{'fix':<{LABEL}}", width)
+            yield from (f"  {clean(command, 2000)}" for command in commands)
 
 
 def _rows(result: TrialResult) -> list[tuple[str, Sequence[str]]]:
@@ -117,9 +141,24 @@ def _rows(result: TrialResult) -> list[tuple[str, Sequence[str]]]:
     return [*rows, ("note", notes)]
 
 
-def _wrapped(text: str, label: str, width: int) -> list[str]:
+def wrapped(text: str, label: str, width: int) -> list[str]:
     """A text of anybody's behind its label, made inert."""
     return hung(clean(text, 2000), label, max(width, 40), " " * LABEL)
+
+
+def cause_rows(causes: Sequence[Cause]) -> list[dict[str, Any]]:
+    """Causes as JSON has them."""
+    return [
+        {
+            "key": cause.key,
+            "title": cause.title,
+            "confidence": cause.sure,
+            "source": cause.source,
+            "nodes": list(cause.nodes),
+            "fix": list(cause.fixes),
+        }
+        for cause in causes
+    ]
 
 
 def to_json(result: TrialResult) -> dict[str, Any]:
@@ -160,17 +199,7 @@ def to_json(result: TrialResult) -> dict[str, Any]:
         ],
         "lost": dict(job.lost),
         "left": {node: list(names) for node, names in job.left.items()},
-        "causes": [
-            {
-                "key": cause.key,
-                "title": cause.title,
-                "confidence": cause.sure,
-                "source": cause.source,
-                "nodes": list(cause.nodes),
-                "fix": list(cause.fixes),
-            }
-            for cause in result.causes
-        ],
+        "causes": cause_rows(result.causes),
         "ladder": _ladder(result.ladder) if result.ladder is not None else None,
         "logs": result.logs or None,
     }

@@ -389,15 +389,12 @@ def stacks(args: "dict[str, Any]") -> "dict[str, Any]":
 
 def connections(token: bytes) -> "list[list[Any]]":
     """Return [own address, peer's address, how many] of the established TCP connections of the job."""
-    inodes = set()
+    inodes = set()  # type: set[str]
     for name in os.listdir("/proc"):
         try:
             if not name.isdigit() or token not in files.read_bytes("/proc/%s/environ" % name, 1 << 20):
                 continue
-            for fd in os.listdir("/proc/%s/fd" % name):
-                target = os.readlink("/proc/%s/fd/%s" % (name, fd))
-                if target.startswith("socket:["):
-                    inodes.add(target[8:-1])
+            inodes |= socket_inodes(int(name))
         except OSError:
             continue
     counts = {}  # type: dict[tuple[str, str], int]
@@ -405,12 +402,18 @@ def connections(token: bytes) -> "list[list[Any]]":
         for line in (files.text_or_none(table, 32 << 20) or "").splitlines()[1:]:
             part = line.split()
             if len(part) > 9 and part[3] == "01" and part[9] in inodes:
-                ends = tuple(_address(part[i].partition(":")[0]) for i in (1, 2))
+                ends = tuple(address(part[i].partition(":")[0]) for i in (1, 2))
                 counts[ends] = counts.get(ends, 0) + 1  # type: ignore[index,arg-type]
     return [[source, target, count] for (source, target), count in sorted(counts.items())][:ADDRESSES_MAX]
 
 
-def _address(word: str) -> str:
+def socket_inodes(pid: int) -> "set[str]":
+    """Return the inodes of a process's sockets. Raises OSError."""
+    targets = [os.readlink("/proc/%d/fd/%s" % (pid, fd)) for fd in os.listdir("/proc/%d/fd" % pid)]
+    return {target[8:-1] for target in targets if target.startswith("socket:[")}
+
+
+def address(word: str) -> str:
     """Return an address of /proc/net/tcp: words of hex digits, each in host byte order."""
     import socket
 

@@ -31,7 +31,6 @@ from netdoctor.text import clean, columns_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netdoctor.explain.joining import Proof
     from netdoctor.explain.model import Explanation
     from netdoctor.inventory import Target
     from netdoctor.launch import LaunchPlan
@@ -303,6 +302,7 @@ def _find_causes(args: argparse.Namespace, before: _Before, result: "TrialResult
     """What the logs say, joined with a scan of the nodes as they are now."""
     from netdoctor.cli.explain_scan import joined, measured_of
     from netdoctor.explain.engine import explain
+    from netdoctor.trial.rendering import causes_of_scan
 
     names = [str(path) for path in sorted(Path(result.logs).glob("*.log")) if path.stat().st_size]
     explanation = explain(names) if names else None
@@ -319,7 +319,7 @@ def _find_causes(args: argparse.Namespace, before: _Before, result: "TrialResult
     found = _causes_in_logs(explanation, result) if explanation is not None else []
     if report is not None:
         proved = {text for cause in found for text in cause.source.split("; ")}
-        found += _causes_of_scan(report, proved, measured_of(report).proofs)
+        found += causes_of_scan(report, proved, measured_of(report).proofs)
     return tuple(found)
 
 
@@ -351,25 +351,6 @@ def _causes_in_logs(explanation: "Explanation", result: "TrialResult") -> "list[
         )
         found.append(cause)
     return found
-
-
-def _causes_of_scan(report: "Report", proved: "set[str]", proofs: "Sequence[Proof]") -> "list[Cause]":
-    """The problems that the scan found and no line of a log tells of."""
-    from netdoctor.trial.rendering import Cause
-
-    nodes = {cause.key: cause.node_list for cause in report.causes}
-    return [
-        Cause(
-            title=proof.title,
-            sure="certain" if proof.sure else "likely",
-            source=f"scan, {proof.check}",
-            fixes=proof.fixes[:2],
-            nodes=nodes.get(proof.key, ()),
-            key=proof.key,
-        )
-        for proof in proofs
-        if proof.fails and f"{proof.check}: {proof.title}" not in proved
-    ]
 
 
 def _next_command(args: argparse.Namespace, result: "TrialResult") -> str:
