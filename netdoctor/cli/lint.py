@@ -43,8 +43,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "lint",
         help="criticise launch scripts and configurations, offline",
         description="Reads batch files, shell scripts, hostfiles, env files, Dockerfiles, compose files, "
-        "manifests, Python programs and configurations of Ray, accelerate, DeepSpeed, verl and ROLL, and names "
-        "what cannot work. Files that a script starts are read where they are given or lie beside it. Runs nothing, contacts nothing, and is silent about what it cannot know.",
+        "manifests, Python programs and configurations of Ray, accelerate, DeepSpeed, verl and ROLL, and "
+        "names what cannot work. Files that a script starts are read where they are given or lie beside it. "
+        "Runs nothing, contacts nothing, and is silent about what it cannot know.",
         epilog=EPILOG,
     )
     parser.add_argument("files", nargs="*", metavar="FILE", help="a file; - is standard input, with --as")

@@ -294,7 +294,8 @@ class _Reader(Expander):
             else:
                 value, words = unknown(name, self.level), None
         exported = how == "export" or (before is not None and before.exported)
-        variable = Variable(value, exported, words, self.position(node), literal)
+        maybe = how != "export" and before is not None and before.maybe
+        variable = Variable(value, exported, words, self.position(node), literal, maybe)
         self.put(name, variable)
         self.note(name, variable, node, context, how)
 
@@ -334,7 +335,8 @@ class _Reader(Expander):
         self.command_of((Word(text_value(keyword), self.position(node)), *words), node, context, {})
 
     def export(self, name: str, node: Node, context: _Context) -> None:
-        variable = replace(self.env.get(name) or Variable(unknown(name, self.level)), exported=True)
+        before = self.env.get(name) or Variable(unknown(name, self.level))
+        variable = replace(before, exported=True, maybe=False)
         self.put(name, variable)
         self.note(name, variable, node, context, "export")
 
@@ -426,7 +428,7 @@ class _Reader(Expander):
             script.unread.append((command.position, f"{base}, which {command.name} starts"))
             return
         path, text = found
-        if any(outer.position.path == path != "" for outer in self.outer) or path == self.path != "":
+        if base not in script.written and path in {self.path, *(one.position.path for one in self.outer)}:
             return  # it starts itself
         if path:
             script.started[path] = text
@@ -443,7 +445,13 @@ class _Reader(Expander):
         """A script within this one. position: that of all of it, None where its text has lines of its own."""
         same = command.name in ("eval", "source", ".")
         variables = {} if REMOTE.intersection(starters) else {**self.env, **command.prefix}
-        environment = {name: variable for name, variable in variables.items() if variable.exported or same}
+        environment = {
+            name: variable
+            if same or not variable.maybe
+            else replace(variable, value=unknown(name, 0), words=None)
+            for name, variable in variables.items()
+            if variable.exported or same
+        }
         holes = [piece for piece in pieces if not isinstance(piece, str)]
         numbers = iter(range(len(holes)))
         text = "".join(piece if isinstance(piece, str) else mark(next(numbers)) for piece in pieces)
@@ -572,6 +580,7 @@ def _joined(ends: Sequence[Mapping[str, Variable]]) -> dict[str, Variable]:
         if first is not None and versions.count(first) == len(versions):
             found[name] = first
         else:
-            exported = any(version is not None and version.exported for version in versions)
-            found[name] = Variable(unknown(name, 0), exported)
+            exports = {version is not None and version.exported for version in versions}
+            maybe = len(exports) > 1 or any(version is not None and version.maybe for version in versions)
+            found[name] = Variable(unknown(name, 0), True in exports, maybe=maybe)
     return found

@@ -139,6 +139,7 @@ class Variable:
     words: tuple[Word, ...] | None = None  # the items of an array
     assigned: Position | None = None  # where it got this value, None where the script did not set it
     literal: bool = False
+    maybe: bool = False  # exported in one branch, and not in another
 
 
 Environment = Mapping[str, Variable]

@@ -350,9 +350,10 @@ def env_port_ephemeral(settings: Settings) -> Iterator[Found]:
         MASTER_PORT=29500
     """
     for item in settings.items:
-        line = "" if item.position.path else settings.file.text.split("\n")[item.position.line - 1][:500]
-        spread = re.search(r"% *(\d{1,5}) *\)? *\+ *(\d{1,5})\b|\b(\d{1,5}) *\+[^+%]*% *(\d{1,5})", line)
-        if item.name == "MASTER_PORT" and item.value.text is None and spread:
+        row = "" if item.position.path else settings.file.text.split("\n")[item.position.line - 1][:500]
+        line = row.replace(" ", "") if item.name == "MASTER_PORT" else ""
+        spread = re.search(r"%(\d{1,5})\)?\+(\d{1,5})\b|\b(\d{1,5})\+[^+%]*%(\d{1,5})", line)
+        if item.value.text is None and spread:
             count, first = map(int, (spread[1], spread[2]) if spread[1] else (spread[4], spread[3]))
             if first + count > EPHEMERAL.start and first < EPHEMERAL.stop:
                 yield Found(
