@@ -207,7 +207,7 @@ RIGHT: dict[str, str] = {
     "--rdzv-backend c10d --rdzv-endpoint $MASTER_ADDR:29500 train.py\n",
     "export-all.sbatch": EIGHT + HEAD + "srun --export=ALL,NCCL_DEBUG=INFO python train.py\n",
     "ports.sh": BASH + "torchrun --master-port 29501 a.py\ntorchrun --master-port 29501 b.py\n",
-    "disabled.sbatch": "#!/bin/bash\n#SBATCH --nodes=1\n##SBATCH --nodes=2\n# SBATCH --mem=8G\nsrun hostname\n",
+    "disabled.sbatch": "#!/bin/bash\n#SBATCH -N 1\n##SBATCH -N 2\n# SBATCH --mem=8G\nsrun hostname\n",
     "branches.sh": BASH
     + "if [ $1 = ib ]; then\nexport NCCL_IB_HCA=mlx5_0\nelse\nexport NCCL_IB_DISABLE=1\nfi\n"
     "torchrun train.py\n",
