@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json", "github", "sarif")
 KINDS = (
     "sbatch", "shell", "hostfile", "env", "deepspeed-env", "dockerfile", "compose", "kubernetes", "ray",
-    "verl", "roll", "accelerate", "deepspeed",
+    "verl", "roll", "accelerate", "deepspeed", "python",
 )  # fmt: skip
 FAIL_ON = ("error", "warning", "note", "never")
 STDIN = "<stdin>"
@@ -43,8 +43,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "lint",
         help="criticise launch scripts and configurations, offline",
         description="Reads batch files, shell scripts, hostfiles, env files, Dockerfiles, compose files, "
-        "manifests and configurations of Ray, accelerate, DeepSpeed, verl and ROLL, and names what cannot "
-        "work. Runs nothing, contacts nothing, and is silent about what it cannot know.",
+        "manifests, Python programs and configurations of Ray, accelerate, DeepSpeed, verl and ROLL, and "
+        "names what cannot work. Files that a script starts are read where they are given or lie beside it. "
+        "Runs nothing, contacts nothing, and is silent about what it cannot know.",
         epilog=EPILOG,
     )
     parser.add_argument("files", nargs="*", metavar="FILE", help="a file; - is standard input, with --as")
@@ -111,6 +112,7 @@ def _lint(args: argparse.Namespace, selected: frozenset[str] | None, width: int 
     else:
         lines = [
             *(line for finding in findings for line in _lines(finding, width)),
+            *(inert_line(row) for text in output.unread(files) for row in hung(text, "", width, "    ")),
             output.summary(findings, files),
         ]
         sys.stdout.write("".join(f"{line}\n" for line in lines))
@@ -146,7 +148,7 @@ def _read(names: Sequence[str], kind: str | None) -> "tuple[list[Read], list[str
                 )
                 files.append(read(STDIN, Kind(kind), content))
             else:
-                files.append(read(name, Kind(kind) if kind else None))
+                files.append(read(name, Kind(kind) if kind else None, given=names))
         except InputError as error:
             errors.append(str(error))
     return files, errors

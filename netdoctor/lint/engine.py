@@ -1,12 +1,14 @@
 """Files through the rules: findings, less what is ignored with a reason."""
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from netdoctor.lint.files import Config, Read, Shell
-from netdoctor.lint.model import RULES, Finding, Found, Position, Rule, Severity
+from netdoctor.lint.model import RULES, Finding, Found, Kind, Position, Rule, Severity
+from netdoctor.lint.program import Text
 from netdoctor.lint.rules.groups import Together  # and with its package, all rules
 
 MOST_PER_RULE = 50  # in one file
@@ -42,27 +44,33 @@ def lint(files: Sequence[Read], selected: Collection[str] | None = None) -> list
         shells=tuple(view for read in files for view in read.views if isinstance(view, Shell)),
         configs=tuple(view for read in files for view in read.views if isinstance(view, Config)),
     )
-    across = [
+    hits = [
         _finding(found, rule, found.path)
         for rule in chosen
         if rule.reads is Together
         for found in rule.judge(together)
     ]
-    findings: list[Finding] = []
     for read in files:
-        path = read.file.path
-        here = [finding for finding in across if finding.path == path]
         for view in read.views:
+            path = getattr(view, "file", read.file).path
             for rule in chosen:
                 if type(view) is rule.reads:
-                    hits = islice(rule.judge(view), MOST_PER_RULE)
-                    here += [_finding(found, rule, path) for found in hits]
-        findings += _not_ignored(read, here, selected)
+                    first = islice(rule.judge(view), MOST_PER_RULE)
+                    hits += [_finding(found, rule, found.path or path) for found in first]
+    here: dict[str, list[Finding]] = defaultdict(list)
+    for finding in hits:
+        here[finding.path].append(finding)
+    findings = [one for read in files for one in _not_ignored(read, here.pop(read.file.path, []), selected)]
+    texts = {path: text for read in files for path, text in read.started.items()}
+    for path, some in here.items():  # of files that were started, and not given: their own ignores count
+        started = Read(Text(path, Kind.SHELL, texts.get(path, "")))
+        findings += [one for one in _not_ignored(started, some, selected) if one.rule not in IGNORE_RULES]
     return sorted(dict.fromkeys(findings), key=lambda f: (f.path, f.position, f.rule))
 
 
 def _finding(found: Found, rule: Rule, path: str) -> Finding:
-    return Finding(path, found.position, rule.id, rule.severity, found.message, found.instead)
+    position = Position(found.position.line, found.position.col)
+    return Finding(path, position, rule.id, rule.severity, found.message, found.instead)
 
 
 def _not_ignored(read: Read, findings: list[Finding], selected: Collection[str] | None) -> Iterator[Finding]:

@@ -1,19 +1,31 @@
 """What the words of a script become: quotes taken off, and filled in what is known."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tree_sitter import Node
 
 from netdoctor.lint.model import Position
-from netdoctor.lint.values import Hole, Piece, Script, Value, Variable, Word, join, text_value
+from netdoctor.lint.values import (
+    Hole,
+    Piece,
+    Script,
+    Value,
+    Variable,
+    Word,
+    is_mark,
+    join,
+    marked,
+    text_value,
+)
 from netdoctor.tables import names
 
 _BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}")
 _VARIABLE = re.compile(r"\$(?:\{[#!]?)?([A-Za-z_]\w*)")
 _ESCAPE = re.compile(r"\\(\n|.)", re.DOTALL)
 _QUOTED_ESCAPE = re.compile(r'\\([\n$`"\\])')
+_DOCUMENT_ESCAPE = re.compile(r"\\([\n$`\\])")
 _PLAIN = names("word number variable_name extglob_pattern regex test_operator")
 _UNQUOTED = frozenset({*_PLAIN, "brace_expression"})
 _QUOTES = frozenset({"string", "raw_string"})
@@ -34,28 +46,37 @@ class Expander:
         env: Mapping[str, Variable],
         level: int,
         fixed: Position | None,
+        holes: Sequence[Piece] = (),
+        path: str = "",
     ) -> None:
         self.script = script
         self.data = data
         self.env = env
         self.level = level  # how many shells were started around it
         self.fixed = fixed  # of a script that is a word of a command: where that stands in the file
+        self.holes = holes  # what stands behind the marks in its text
+        self.path = path  # of a file that another one starts
+        self.lines = data.decode("utf-8", "replace").split("\n")
 
     def position(self, node: Node) -> Position:
         if self.fixed is not None:
             return self.fixed
         row, column = node.start_point
-        line = self.script.lines[row]
+        line = self.lines[row]
         if not line.isascii():  # bytes to characters
             column = len(line.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "replace"))
-        return Position(row + 1, column + 1)
+        return Position(row + 1, column + 1, self.path)
+
+    def readable(self, text: str) -> str:
+        """A text of this script for people."""
+        return str(join(marked(text, self.holes)))
 
     def text(self, node: Node) -> str:
         return self.data[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
     def words(self, node: Node) -> list[Word]:
         """The words that a node of a command becomes."""
-        raw, position = self.text(node)[:2000], self.position(node)
+        raw, position = self.readable(self.text(node)[:2000]), self.position(node)
         if (items := self.array(node)) is not None:
             return list(items) if node.type == "string" else list(_split_again(items))
         words: list[list[Piece]] = [[]]
@@ -68,7 +89,8 @@ class Expander:
                 started = True
             elif isinstance(piece, Hole):
                 words[-1].append(piece)
-                many = many or not piece.names or len(words) > 1 or node.type in _BARE
+                bare = node.type in _BARE or is_mark(self.text(node))
+                many = many or not piece.names or len(words) > 1 or bare
                 started = True
             else:
                 first, *rest = re.split(r"\s+", piece)
@@ -116,9 +138,13 @@ class Expander:
             if _BRACES.search(text):
                 yield Hole(level=self.level), False
             else:
-                yield _ESCAPE.sub(lambda m: "" if m[1] == "\n" else m[1], text), False
+                for piece in marked(text, self.holes):
+                    if isinstance(piece, str):
+                        yield _ESCAPE.sub(lambda m: "" if m[1] == "\n" else m[1], piece), False
+                    else:
+                        yield piece, True
         elif kind == "raw_string":
-            yield self.text(node)[1:-1], False
+            yield from ((piece, False) for piece in marked(self.text(node)[1:-1], self.holes))
         elif kind == "string":
             yield from ((piece, False) for piece in self.quoted(node, depth))
         elif kind == "concatenation":
@@ -136,7 +162,7 @@ class Expander:
             text = self.text(node).lstrip()
             self.script.used |= self.names_in(text)
             inner = text[2:-1] if text.startswith("$(") else text[1:-1]
-            yield Hole(self.leaves(text), False, self.level, inner.strip()), True
+            yield Hole(self.leaves(text), False, self.level, self.readable(inner.strip())), True
         elif kind == "arithmetic_expansion":
             number = self.arithmetic(node, 0)
             names = self.leaves(self.text(node), bare=True)
@@ -152,23 +178,35 @@ class Expander:
         else:  # ansi_c_string, process_substitution, brace_expression, ERROR
             yield Hole(self.leaves(self.text(node)), False, self.level), False
 
-    def quoted(self, node: Node, depth: int) -> Iterator[Piece]:
+    def quoted(self, node: Node, depth: int, escape: re.Pattern[str] = _QUOTED_ESCAPE) -> Iterator[Piece]:
         """The inside of double quotes; blanks in front of its parts belong to them or to no node."""
         at = node.start_byte
         for child in node.children:
-            yield self.unescaped(at, child.start_byte)
-            if child.type == "string_content":
-                yield self.unescaped(child.start_byte, child.end_byte)
+            yield from self.unescaped(at, child.start_byte, escape)
+            if child.type in ("string_content", "heredoc_content"):
+                yield from self.unescaped(child.start_byte, child.end_byte, escape)
             else:
                 text = self.data[child.start_byte : child.end_byte]
                 bare = child.end_byte - len(text.lstrip())
-                yield self.unescaped(child.start_byte, bare)
+                yield from self.unescaped(child.start_byte, bare, escape)
                 yield from (piece for piece, _ in self.pieces(child, depth + 1))
             at = child.end_byte
+        yield from self.unescaped(at, max(at, node.end_byte), escape)
 
-    def unescaped(self, start: int, end: int) -> str:
+    def unescaped(self, start: int, end: int, escape: re.Pattern[str]) -> Iterator[Piece]:
         text = self.data[start:end].decode("utf-8", "replace")
-        return _QUOTED_ESCAPE.sub(lambda match: match[1].strip("\n"), text)
+        for piece in marked(text, self.holes):
+            if isinstance(piece, str):
+                yield escape.sub(lambda match: match[1].strip("\n"), piece)
+            else:
+                yield piece
+
+    def document(self, node: Node, quoted: bool) -> Iterator[Piece]:
+        """What a here-document hands on. quoted: its end stood in quotes, so that nothing is filled in."""
+        if quoted:
+            yield from marked(self.text(node), self.holes)
+        else:
+            yield from self.quoted(node, 0, _DOCUMENT_ESCAPE)
 
     def variable(self, name: str) -> tuple[Piece, ...]:
         """What ``$NAME`` becomes."""
@@ -188,7 +226,7 @@ class Expander:
         match = re.fullmatch(r"\$\{(\w+)(?:(:?[-?=+])(.*))?\}", text, re.DOTALL)
         if match is None:
             self.script.used |= self.names_in(text)
-            return (Hole(self.leaves(text), False, self.level, text),)
+            return (Hole(self.leaves(text), False, self.level, self.readable(text)),)
         name, operator = match[1], match[2]
         if operator is None or operator.endswith("?"):
             return self.variable(name)
@@ -224,7 +262,7 @@ class Expander:
 
     def leaves(self, text: str, *, bare: bool = False) -> frozenset[str]:
         """Variables that a text depends on in the end."""
-        found: set[str] = set()
+        found = {name for p in marked(text, self.holes) if isinstance(p, Hole) for name in p.names}
         for name in self.names_in(text, bare=bare):
             variable = self.env.get(name)
             if variable is None:

@@ -1,15 +1,18 @@
 """From bytes to what rules read: which kind of file it is, and one object for each way to look at it."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from os.path import basename, dirname, normpath
+from os.path import join as joined
 from pathlib import PurePath
 
 from netdoctor.errors import InputError
 from netdoctor.files import read_regular, reason
 from netdoctor.lint.documents import Item, documents
-from netdoctor.lint.launches import Launch, launches
+from netdoctor.lint.launches import Launch, Option, launches
 from netdoctor.lint.model import Kind, Position
+from netdoctor.lint.program import Python, Text, parse_python
 from netdoctor.lint.slurm import Request, Step, read_request, step
 from netdoctor.lint.syntax import parse
 from netdoctor.lint.values import Hole, Script, Value, join, text_value
@@ -19,28 +22,15 @@ from netdoctor.text import clean
 FILE_MOST = 1024 * 1024
 SHELL_MOST = 128 * 1024
 LINE_MOST = 64 * 1024
+PROGRAMS_MOST = 20  # that a script starts
 
 _SHEBANG = re.compile(r"#!.*\b(ba|da|z|k)?sh\b")
 _LAUNCHER = re.compile(
     r"\b(torchrun|srun|mpirun|deepspeed|accelerate launch|ray start|docker run|torch\.distributed)\b"
 )
 _HOST_LINE = re.compile(r"[\w.@-]+[ \t]+(max[-_])?slots[ \t]*=")
-_OTHERS = tuple(names(".py .c .cc .cpp .cu .h .md .rst .html .ipynb .toml .ini .cfg .log"))
+_OTHERS = tuple(names(".c .cc .cpp .cu .h .md .rst .html .ipynb .toml .ini .cfg .log"))
 _SETTING = re.compile(r"[ \t]*(?:export[ \t]+)?[A-Za-z_]\w*=")
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A file as text."""
-
-    path: str  # as it was given
-    kind: Kind
-    text: str
-    crlf: bool = False  # its lines ended in carriage return and line feed
-
-    @property
-    def lines(self) -> list[str]:
-        return self.text.split("\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +44,7 @@ class Setting:
     level: int = 0
     literal: bool = False
     container: bool = False  # only inside of one
+    certain: bool = True  # the job has it, whatever else the file does
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +64,7 @@ class Shell:
     launches: tuple[Launch, ...]
     request: Request
     batch: bool
+    programs: tuple[tuple[Launch, Python], ...] = ()  # what it starts, where it could be read
 
     def launches_of(self, *programs: str, closed: bool = False) -> Iterator[Launch]:
         """Launches of these programs. closed: only those whose options are all known."""
@@ -123,10 +115,62 @@ class Read:
     file: Text
     views: list[object] = field(default_factory=list)
 
+    @property
+    def unread(self) -> Iterator[tuple[str, Position, str]]:
+        """(path, position, what) of that which was not understood."""
+        for view in self.views:
+            if isinstance(view, Shell):
+                yield from ((view.file.path, position, text) for position, text in view.script.unread)
+            elif isinstance(view, Config):
+                keys = [(name, item) for document in view.documents for name, item in document.pairs()]
+                dotted = next(((name, item) for name, item in keys if "." in name and " " not in name), None)
+                if dotted is not None:
+                    text = f"{dotted[0]} and other keys with dots, which are one key each"
+                    yield view.file.path, dotted[1].position, text
+            elif isinstance(view, Python) and view.tree is None:
+                yield view.file.path, Position(1), "this is no Python that can be parsed"
 
-def read(path: str, kind: Kind | None, content: bytes | None = None) -> Read:
-    """Read one file. Raises InputError where it is none that can be read."""
+    @property
+    def started(self) -> dict[str, str]:
+        """The texts of files that this one starts, by path."""
+        found: dict[str, str] = {}
+        for view in self.views:
+            found |= view.script.started if isinstance(view, Shell) else {}
+            if isinstance(view, Shell | Python):
+                found[view.file.path] = view.file.text
+        return found
+
+
+_Opener = Callable[[str], tuple[str, str] | None]
+
+
+def _opener(path: str, given: Sequence[str]) -> _Opener:
+    """What finds a file that a script names: among those that were given, then beside the script."""
+
+    def find(name: str) -> tuple[str, str] | None:
+        base, folder = basename(name), dirname(path)
+        paths = [one for one in given if basename(one) == base]
+        if name[:1] != "/" and ".." not in name.split("/"):
+            paths.append(normpath(joined(folder, name)))
+        for file in (*paths, normpath(joined(folder, base))):
+            try:
+                content = read_regular(file, SHELL_MOST)
+            except (OSError, ValueError):
+                continue
+            if len(content) <= SHELL_MOST and b"\0" not in content and file != path:
+                return file, content.decode("utf-8-sig", "replace").replace("\r\n", "\n")
+        return None
+
+    return find
+
+
+def read(path: str, kind: Kind | None, content: bytes | None = None, given: Sequence[str] = ()) -> Read:
+    """Read one file, and those that it starts. given: files that these may be.
+
+    Raises InputError where it is none that can be read.
+    """
     name = clean(path, 300)
+    opener: _Opener = _opener(path, given) if content is None else lambda name: None
     if content is None:
         try:
             content = read_regular(path, FILE_MOST)
@@ -152,7 +196,7 @@ def read(path: str, kind: Kind | None, content: bytes | None = None) -> Read:
         kinds = ", ".join(Kind)
         raise InputError(f"{name}: cannot tell what kind of file this is; say --as with one of: {kinds}")
     file = Text(path, kind, text, crlf)
-    return Read(file, list(_views(file)))
+    return Read(file, list(_views(file, opener)))
 
 
 def kind_of(path: str, text: str) -> Kind | None:
@@ -160,6 +204,8 @@ def kind_of(path: str, text: str) -> Kind | None:
     name = PurePath(path).name.lower()
     if name.endswith((".yaml", ".yml", ".json")):
         return _kind_of_config(text)
+    if name.endswith(".py"):
+        return Kind.PYTHON
     if name == ".deepspeed_env":
         return Kind.DEEPSPEED_ENV
     if name.startswith(("dockerfile", "containerfile")) or name.endswith((".dockerfile", ".containerfile")):
@@ -200,7 +246,7 @@ def _is_batch(text: str) -> bool:
 def _kind_of_config(text: str) -> Kind | None:
     """By keys at the left edge, so that a broken file still has a kind, and a reader that says what is
     broken."""
-    keys = set(re.findall(r"^(?:- )?[\"']?([A-Za-z_]\w*)[\"']?[ \t]*:", text, re.MULTILINE))
+    keys = set(re.findall(r"^(?:- )?[\"']?([A-Za-z_]\w*)(?:\.[\w.]+)?[\"']?[ \t]*:", text, re.MULTILINE))
     if text.lstrip().startswith("{"):
         keys |= set(re.findall(r"\"([A-Za-z_]\w*)\"[ \t\n]*:", text))
     if {"apiVersion", "kind"} <= keys:
@@ -220,45 +266,73 @@ def _kind_of_config(text: str) -> Kind | None:
     return None
 
 
-def _views(file: Text) -> Iterator[object]:
+def _views(file: Text, opener: _Opener) -> Iterator[object]:
     yield file
     kind = file.kind
     if kind in (Kind.SBATCH, Kind.SHELL):
         if len(file.text) > SHELL_MOST:
             most = f"{SHELL_MOST // 1024} KiB"
             raise InputError(f"{clean(file.path, 300)}: a script of more than {most} is not read")
-        shell = _shell(file)
+        shell = _shell(file, opener)
         yield shell
         yield Settings(file, tuple(_settings_of_shell(shell)))
+        yield from dict.fromkeys(program for _, program in shell.programs)
+        for launch in shell.launches_of("sbatch"):
+            found = opener(str(launch.rest[0]).rpartition("…")[2]) if launch.rest else None
+            if found is not None and _is_batch(found[1]):
+                yield _shell(Text(found[0], Kind.SBATCH, found[1]), opener, launch.options)
+            elif launch.rest or not launch.has("wrap"):
+                what = f"{launch.rest[0]}, which sbatch starts" if launch.rest else "what sbatch is given"
+                shell.script.unread.append((launch.position, what))
+    elif kind is Kind.PYTHON:
+        yield parse_python(file.path, file.text)
     elif kind in (Kind.ENV, Kind.DEEPSPEED_ENV):
         yield Settings(file, tuple(_settings_of_env(file)))
     elif kind is Kind.HOSTFILE:
         lines = (re.split(r"(?:^|(?<=\s))#", line, maxsplit=1)[0].strip() for line in file.lines)
         yield Hosts(file, tuple((number, line) for number, line in enumerate(lines, 1) if line))
     elif kind is Kind.DOCKERFILE:
-        found = Dockerfile(file, tuple(_instructions(file)))
-        yield found
-        yield Settings(file, tuple(_settings_of_dockerfile(found)))
+        dockerfile = Dockerfile(file, tuple(_instructions(file)))
+        yield dockerfile
+        yield Settings(file, tuple(_settings_of_dockerfile(dockerfile)))
     else:
         config = Config(file, tuple(documents(file.path, file.text)))
         yield config
         yield Settings(file, tuple(_settings_of_config(config)))
 
 
-def _shell(file: Text) -> Shell:
+def _shell(file: Text, opener: _Opener, more: Sequence[Option] = ()) -> Shell:
     batch = file.kind is Kind.SBATCH
-    request = read_request(file.lines) if batch else Request()
-    script = parse(file.text, request.variables)
+    request = read_request(file.lines, more) if batch else Request()
+    script = parse(file.text, request.variables, opener)
     # Those in a here-document are of a file that is written there.
     request = replace(
         request, late=tuple(one for one in request.late if one.position.line in script.comments)
     )
-    return Shell(file, script, tuple(launches(script)), request, batch)
+    found = tuple(launches(script))
+    return Shell(file, script, found, request, batch, tuple(_programs(file, script, found, opener)))
+
+
+def _programs(
+    file: Text, script: Script, found: Sequence[Launch], opener: _Opener
+) -> Iterator[tuple[Launch, Python]]:
+    """The Python programs that launches start, where they can be read."""
+    known: dict[str, Python | None] = {}
+    for launch in found:
+        name = (launch.rest[0].value.pieces or ("",))[-1] if launch.rest else ""
+        if not isinstance(name, str) or not name.endswith(".py") or launch.program in ("docker", "script"):
+            continue
+        if name not in known and len(known) < PROGRAMS_MOST:
+            path, text = script.written.get(basename(name)) or opener(name) or ("", "")
+            known[name] = parse_python(path or file.path, text) if text else None
+        if (program := known.get(name)) is not None:
+            yield launch, program
 
 
 def _settings_of_shell(shell: Shell) -> Iterator[Setting]:
     for a in shell.script.assignments:
-        yield Setting(a.name, a.value, a.position, a.exported, a.level, a.literal)
+        sure = a.certain and a.exported and a.how != "command" and not a.level
+        yield Setting(a.name, a.value, a.position, a.exported, a.level, a.literal, certain=sure)
     for launch in shell.launches_of("docker", "mpirun"):
         container = launch.program == "docker"
         for word in launch.all("env" if container else "x"):

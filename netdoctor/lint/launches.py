@@ -1,5 +1,6 @@
 """Who starts what: commands taken apart into launchers, their options, and what lies around them."""
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ _ALIASES = {
     **dict.fromkeys(("mpiexec", "mpiexec.hydra", "orterun", "prun"), "mpirun"),
 }
 _WITH_VERB = {("accelerate", "launch"), ("ray", "start"), ("docker", "run"), ("docker", "create")}
+_SCRIPT = re.compile(r"\.(sh|bash|slurm|sbatch)\Z")
 _MODULES = {
     "torch.distributed.run": "torchrun",
     "torch.distributed.launcher.run": "torchrun",
@@ -57,6 +59,7 @@ class Launch:
     starters: tuple["Launch", ...] = ()  # what starts it, outermost first
     pairs: tuple[tuple[Word, Word], ...] = ()  # of Open MPI's --mca
     prefix: Environment = field(default_factory=dict)  # variables for it alone
+    word: Word | None = None  # that names the program
 
     def get(self, *names: str) -> Word | None:
         """The value of the last option of these names."""
@@ -110,12 +113,28 @@ def launches(script: Script) -> list[Launch]:
     return found
 
 
+def started_file(command: Command) -> tuple[Word, list[str]] | None:
+    """(the file, the starters before it) of a command that starts a script of its own, None for others."""
+    if command.name in ("source", "."):
+        return (command.words[1], []) if len(command.words) > 1 else None
+    found = _launches_in(command.words, Launch("", command, command.position))
+    launch = found[-1] if found else Launch(command.name, command, command.position)
+    starters = [one.program for one in launch.starters if one.program in STARTERS]
+    if launch.program == "script":
+        files = [word for word in launch.rest if not word.value.head.startswith(("-", "+"))]
+        return (files[0], starters) if files else None
+    word = launch.word or command.words[0]
+    if launch.program not in (*PROGRAMS, *STARTERS) and _SCRIPT.search(str(word)):
+        return word, starters
+    return None
+
+
 def _launches_in(words: tuple[Word, ...], base: Launch, depth: int = 0) -> list[Launch]:
     """The launches that one command line holds, outermost first. base: what they have in common."""
     if not words or depth > 8:
         return []
     name, verb = words[0].program, words[1].text if len(words) > 1 else None
-    base = replace(base, position=words[0].position)
+    base = replace(base, position=words[0].position, word=words[0])
     if name in known.WRAPPERS:
         rest = take(words[1:], known.WRAPPERS[name]).rest[known.POSITIONAL.get(name, 0) :]
         prefix = dict(base.prefix)
@@ -128,7 +147,7 @@ def _launches_in(words: tuple[Word, ...], base: Launch, depth: int = 0) -> list[
             rest = rest[1:]
         return _launches_in(rest, replace(base, prefix=prefix), depth + 1)
     program = _ALIASES.get(name, name)
-    if program in ("srun", "salloc", "mpirun"):
+    if program in ("srun", "salloc", "sbatch", "mpirun"):
         return _with_inner(_launch(base, program, words[1:]), depth)
     if name in STARTERS:
         return [replace(base, program=name, open=True)]
@@ -167,7 +186,7 @@ def _behind_unknown(words: tuple[Word, ...], base: Launch, depth: int) -> list[L
     """The launcher behind a program whose options we do not know: the first word that is one."""
     for index, word in enumerate(words):
         name = word.program
-        if name in ("torchrun", "deepspeed", "accelerate", "ray") or name.startswith("python"):
+        if name in ("torchrun", "deepspeed", "accelerate", "ray", *SHELLS) or name.startswith("python"):
             return _launches_in(words[index:], base, depth + 1)
     return []
 

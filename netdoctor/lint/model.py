@@ -29,6 +29,7 @@ class Kind(StrEnum):
     ROLL = "roll"
     ACCELERATE = "accelerate"
     DEEPSPEED = "deepspeed"
+    PYTHON = "python"
 
 
 class Severity(StrEnum):
@@ -48,6 +49,7 @@ class Position:
 
     line: int
     col: int = 1
+    path: str = ""  # of a file that the one that is read starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class Found:
     path: str = ""  # of the file where it is not the one that was given to the rule
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "path", self.path or self.position.path)
         object.__setattr__(self, "message", clean(self.message, MESSAGE_MOST))
         object.__setattr__(self, "instead", clean(self.instead, MESSAGE_MOST))
 

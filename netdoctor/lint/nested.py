@@ -44,3 +44,18 @@ def _behind_ssh(words: tuple[Word, ...]) -> Sequence[Word]:
             return words[at + 1 :]
         at += 2 if text in _SSH_WITH_VALUE else 1
     return ()
+
+
+def reads_input(command: Command) -> list[str] | None:
+    """The starters before a shell that takes its script from its input, None where there is no such shell."""
+    words, name = command.words, command.name
+    if name == "ssh":
+        words = (words[0], *_behind_ssh(words))
+        if len(words) == 1:
+            return [name]
+    for index, word in enumerate(words):
+        if word.program in SHELLS and (index == 0 or name in STARTERS or name in _WRAPPERS):
+            flags = [one.text or "" for one in words[index + 1 :]]
+            reads = "-s" in flags or all(re.fullmatch(r"[-+]\w*|--\w+", one) for one in flags)
+            return ([name] if name in STARTERS else []) if reads and "-c" not in flags else None
+    return None

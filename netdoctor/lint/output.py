@@ -14,6 +14,7 @@ from netdoctor.report.formats import github, sarif
 from netdoctor.text import clean
 
 MOST_ANNOTATIONS = github.MOST
+UNREAD_MOST = 20
 FINGERPRINT = "netdoctorLint/v1"  # another way to make them would be another key
 LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 
@@ -30,7 +31,18 @@ def summary(findings: Sequence[Finding], files: Sequence[Read]) -> str:
     where = f"{len(files)} file{'s' * (len(files) != 1)}"
     if not files:
         return "nothing was read"
-    return f"{', '.join(many)} in {where}" if many else f"no findings in {where}"
+    read = f"what was read of {where}" if unread(files) else where
+    return f"{', '.join(many)} in {where}" if many else f"no findings in {read}"
+
+
+def unread(files: Sequence[Read]) -> list[str]:
+    """``job.sbatch:7: not read: run.sh, which srun starts``: what the rules did not see."""
+    found = [
+        f"{clean(position.path or path, 1000)}:{position.line}: not read: {clean(text, 200)}"
+        for read in files
+        for path, position, text in read.unread
+    ]
+    return list(dict.fromkeys(found))[:UNREAD_MOST]
 
 
 def location(finding: Finding) -> str:
@@ -47,6 +59,7 @@ def as_json(findings: Sequence[Finding], files: Sequence[Read], errors: Sequence
         "tool": {"name": "netdoctor", "version": __version__},
         "files": [{"path": clean(read.file.path, 1000), "kind": read.file.kind.value} for read in files],
         "errors": list(errors),
+        "not_read": unread(files),
         "counts": {severity.value: number for severity, number in counts(findings).items()},
         "findings": [
             {

@@ -98,8 +98,8 @@ class Step:
     gpus_per_node: int | None
 
 
-def read_request(lines: list[str]) -> Request:
-    """The directives of a batch file."""
+def read_request(lines: list[str], more: Sequence[Option] = ()) -> Request:
+    """The directives of a batch file. more: what sbatch is given, which wins."""
     options: list[Option] = []
     late: list[Late] = []
     behind = 0
@@ -111,7 +111,7 @@ def read_request(lines: list[str]) -> Request:
                 options += _options(match[1] or "", number, line)
         elif not behind and line.strip() and not line.startswith("#"):
             behind = number
-    return Request.of_options(options, late)
+    return Request.of_options([*options, *more], late)
 
 
 def _options(text: str, number: int, line: str) -> tuple[Option, ...]:

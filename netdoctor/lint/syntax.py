@@ -17,15 +17,30 @@ import tree_sitter_bash
 from tree_sitter import Node
 
 from netdoctor.lint.expansion import WORDS_MOST, Expander, bounded, is_literal, unknown
+from netdoctor.lint.launches import started_file
 from netdoctor.lint.model import Position
-from netdoctor.lint.nested import REMOTE, inner_script
-from netdoctor.lint.values import Assignment, Command, Script, Value, Variable, Word, join, text_value
+from netdoctor.lint.nested import REMOTE, inner_script, reads_input
+from netdoctor.lint.values import (
+    Assignment,
+    Command,
+    Piece,
+    Script,
+    Value,
+    Variable,
+    Word,
+    join,
+    mark,
+    text_value,
+)
+from netdoctor.tables import names
 
 DEPTH_MOST = 120
 NESTED_MOST = 3  # bash -c in bash -c
 NESTED_TEXT_MOST = 8_000
 SNAPSHOTS_MOST = 200
 LOOPS_MOST = 8  # in each other
+STARTED_MOST = 50  # files that a script starts
+ERRORS_MOST = 3
 # tree-sitter-bash takes time that grows with the square of their number.
 HEREDOCS_MOST = 1000
 
@@ -49,13 +64,21 @@ def _parser() -> tree_sitter.Parser:
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
-def parse(text: str, seeds: Mapping[str, Value] | None = None) -> Script:
-    """Read a script. seeds: variables that its environment is known to hold."""
-    script = Script(lines=text.split("\n"))
+def parse(
+    text: str,
+    seeds: Mapping[str, Value] | None = None,
+    opener: Callable[[str], tuple[str, str] | None] = lambda name: None,
+) -> Script:
+    """Read a script. seeds: variables that its environment is known to hold. opener: as that of a Script."""
+    script = Script(lines=text.split("\n"), opener=opener)
     data = text.encode("utf-8", "surrogatepass")
     if data.count(b"<<") <= HEREDOCS_MOST:
         environment = {name: Variable(value, exported=True) for name, value in (seeds or {}).items()}
         _Reader(script, data, environment).walk()
+        if script.snapshots >= SNAPSHOTS_MOST:
+            script.unread.append((Position(1), f"the variables of more than {SNAPSHOTS_MOST} commands"))
+    else:
+        script.unread.append((Position(1), f"more than {HEREDOCS_MOST} here-documents"))
     return script
 
 
@@ -71,8 +94,10 @@ class _Reader(Expander):
         level: int = 0,
         outer: tuple[Command, ...] = (),
         position: Position | None = None,
+        holes: Sequence[Piece] = (),
+        path: str = "",
     ) -> None:
-        super().__init__(script, data, environment, level, position)
+        super().__init__(script, data, environment, level, position, holes, path)
         self.outer = outer
         # Variables that functions may set: nobody knows when those are called.
         self.volatile: frozenset[str] = frozenset()
@@ -81,6 +106,8 @@ class _Reader(Expander):
 
     def walk(self) -> None:
         root = _parser().parse(self.data).root_node
+        for node in _errors(root):
+            self.script.unread.append((self.position(node), "the syntax here"))
         self.volatile = frozenset(_assigned(root, inside_functions=True))
         self.visit(root, _Context())
         times = _times_set(root) if self.functions else Counter()
@@ -100,6 +127,7 @@ class _Reader(Expander):
 
     def visit(self, node: Node, context: _Context) -> None:
         if context.depth > DEPTH_MOST:
+            self.script.unread.append((self.position(node), "what is nested so deeply"))
             return
         context = replace(context, depth=context.depth + 1)
         handler = _HANDLERS.get(node.type)
@@ -150,6 +178,7 @@ class _Reader(Expander):
     def loop(self, node: Node, context: _Context) -> None:
         context = replace(context, loop=context.loop + 1)
         if context.loop > LOOPS_MOST:
+            self.script.unread.append((self.position(node), "loops so deep in each other"))
             return
         for name in (*_assigned(node), *_loop_variables(node)):
             self.put(name, Variable(unknown(name, self.level)))
@@ -182,19 +211,50 @@ class _Reader(Expander):
         self.functions += [(body, name, self.env) for body in bodies]
 
     def redirected(self, node: Node, context: _Context) -> None:
+        count = len(self.script.commands)
         self.visit_all([child for child in node.children if not child.type.endswith("_redirect")], context)
+        outputs = [child for child in node.children if child.type == "file_redirect"]
         for child in node.children:
             if child.type == "heredoc_redirect":  # cat <<EOF | bash: the pipeline hangs on the redirection
                 self.visit_all(
                     [c for c in child.children if c.type in ("pipeline", "list", "command")], context
                 )
+                if node.children[0].type != "command":
+                    continue  # the input of a loop
+                outputs += [c for c in child.children if c.type == "file_redirect"]
+                self.here_document(child, self.script.commands[count:], outputs)
+
+    def here_document(self, node: Node, commands: list[Command], outputs: list[Node]) -> None:
+        """The text behind ``<<EOF``: a script for a shell that reads its input, or a file that is written."""
+        parts = {child.type: child for child in node.children}
+        body = parts.get("heredoc_body")
+        if body is None or not commands:
+            return
+        quoted = self.text(parts["heredoc_start"])[:1] in "'\"\\"
+        # At its own lines of the file, so that positions are right.
+        pieces = ("\n" * body.start_point[0], *self.document(body, quoted))
+        shell = next((c for c in (commands[0], commands[-1]) if reads_input(c) is not None), None)
+        if shell is not None:
+            self.nested(shell, pieces, reads_input(shell) or [], self.fixed)
+        elif commands[0].name in ("cat", "tee"):
+            targets = [self.words(o.children[-1]) for o in outputs if o.children[0].type in (">", ">|")]
+            names = [word.text for words in targets for word in words] or [
+                word.text for word in commands[0].words[1:2] if commands[0].name == "tee"
+            ]
+            text = join(pieces).text
+            for name in names if text is not None else ():
+                self.script.written[(name or "").rpartition("/")[2]] = (self.path, text or "")
 
     # --- assignments -----------------------------------------------------------------------------
 
     def put(self, name: str, variable: Variable) -> None:
+        self.env = {**self.env, name: self.masked(name, variable)}
+
+    def masked(self, name: str, variable: Variable) -> Variable:
+        """A variable, without its value where a function may set it."""
         if name in self.volatile and not self.outer:
-            variable = replace(variable, value=unknown(name, self.level), words=None)
-        self.env = {**self.env, name: variable}
+            return replace(variable, value=unknown(name, self.level), words=None)
+        return variable
 
     def note(self, name: str, variable: Variable, node: Node, context: _Context, how: str) -> None:
         self.script.assignments.append(
@@ -208,6 +268,7 @@ class _Reader(Expander):
                 literal=variable.literal,
                 level=self.level,
                 statement=len(self.script.commands),
+                certain=not (context.branch or context.loop or context.function or context.lost),
             )
         )
 
@@ -233,7 +294,8 @@ class _Reader(Expander):
             else:
                 value, words = unknown(name, self.level), None
         exported = how == "export" or (before is not None and before.exported)
-        variable = Variable(value, exported, words, self.position(node), literal)
+        maybe = how != "export" and before is not None and before.maybe
+        variable = Variable(value, exported, words, self.position(node), literal, maybe)
         self.put(name, variable)
         self.note(name, variable, node, context, how)
 
@@ -273,7 +335,8 @@ class _Reader(Expander):
         self.command_of((Word(text_value(keyword), self.position(node)), *words), node, context, {})
 
     def export(self, name: str, node: Node, context: _Context) -> None:
-        variable = replace(self.env.get(name) or Variable(unknown(name, self.level)), exported=True)
+        before = self.env.get(name) or Variable(unknown(name, self.level))
+        variable = replace(before, exported=True, maybe=False)
         self.put(name, variable)
         self.note(name, variable, node, context, "export")
 
@@ -323,11 +386,12 @@ class _Reader(Expander):
             function=context.function,
             branch=context.branch,
             loop=context.loop > 0,
-            raw=self.text(node)[:4000],
+            background=context.background,
+            raw=self.readable(self.text(node)[:4000]),
         )
         script.commands.append(command)
         self.effects(command)
-        if has_environment and len(self.outer) < NESTED_MOST:
+        if has_environment or words[0].text in ("source", "."):
             self.inner(command)
 
     def effects(self, command: Command) -> None:
@@ -343,37 +407,88 @@ class _Reader(Expander):
                     self.put(text, Variable(unknown(text, self.level)))
 
     def inner(self, command: Command) -> None:
-        """The script in ``bash -c '…'``, ``ssh host '…'`` or ``eval``, read as one."""
+        """The script in ``bash -c '…'``, ``ssh host '…'`` or ``eval``, or the file that is started."""
         words, starters = inner_script(command)
-        if not words:
+        pieces = [piece for word in words for piece in (*word.value.pieces, " ")]
+        if words:
+            self.nested(command, pieces, starters, words[0].position)
+        elif found := started_file(command):
+            self.file(command, *found)
+
+    def file(self, command: Command, word: Word, starters: list[str]) -> None:
+        """A script of a file of its own."""
+        name = word.value.pieces[-1] if word.value.pieces else ""
+        if not isinstance(name, str) or not name.rpartition("/")[2]:
             return
+        script, base = self.script, name.rpartition("/")[2]
+        found = script.written.get(base) or script.opener(name)
+        if found is None and base in _ENVIRONMENTS:
+            return
+        if found is None or len(script.started) >= STARTED_MOST:
+            script.unread.append((command.position, f"{base}, which {command.name} starts"))
+            return
+        path, text = found
+        if base not in script.written and path in {self.path, *(one.position.path for one in self.outer)}:
+            return  # it starts itself
+        if path:
+            script.started[path] = text
+        self.nested(command, (text,), starters, None, path)
+
+    def nested(
+        self,
+        command: Command,
+        pieces: Sequence[Piece],
+        starters: list[str],
+        position: Position | None,
+        path: str | None = None,
+    ) -> None:
+        """A script within this one. position: that of all of it, None where its text has lines of its own."""
+        same = command.name in ("eval", "source", ".")
         variables = {} if REMOTE.intersection(starters) else {**self.env, **command.prefix}
-        environment = {name: variable for name, variable in variables.items() if variable.exported}
-        if command.name == "eval":
-            environment = dict(self.env)
-        pieces: list[str] = []
-        for word in words:
-            for piece in word.value.pieces:
-                if isinstance(piece, str):
-                    pieces.append(piece)
-                else:
-                    name = f"__hole{len(environment)}"
-                    environment[name] = Variable(Value((piece,)))
-                    pieces.append(f"${{{name}}}")
-            pieces.append(" ")
-        text = "".join(pieces)
-        if len(text) > NESTED_TEXT_MOST or text.count("<<") > 20:
+        environment = {
+            name: variable
+            if same or not variable.maybe
+            else replace(variable, value=unknown(name, 0), words=None)
+            for name, variable in variables.items()
+            if variable.exported or same
+        }
+        holes = [piece for piece in pieces if not isinstance(piece, str)]
+        numbers = iter(range(len(holes)))
+        text = "".join(piece if isinstance(piece, str) else mark(next(numbers)) for piece in pieces)
+        is_long = path is None and len(text.lstrip("\n")) > NESTED_TEXT_MOST
+        if is_long or text.count("<<") > 20 or len(self.outer) >= NESTED_MOST:
+            self.script.unread.append((command.position, f"the script that {command.name} starts"))
             return
         allexport = self.script.allexport
-        _Reader(
+        self.script.allexport = allexport and same
+        reader = _Reader(
             self.script,
             text.encode("utf-8", "surrogatepass"),
             environment,
             level=self.level + bool(starters),
             outer=(*self.outer, command),
-            position=words[0].position,
-        ).walk()
-        self.script.allexport = allexport
+            position=position,
+            holes=holes,
+            path=self.path if path is None else path,
+        )
+        reader.walk()
+        if same:
+            self.env = {name: self.masked(name, variable) for name, variable in reader.env.items()}
+        else:
+            self.script.allexport = allexport
+
+
+def _errors(root: Node) -> list[Node]:
+    """The first nodes that the parser made nothing of."""
+    found: list[Node] = []
+    stack = [root] if root.has_error else []
+    while stack and len(found) < ERRORS_MOST:
+        node = stack.pop()
+        if node.type == "ERROR" or node.is_missing:
+            found.append(node)
+        else:
+            stack += [child for child in reversed(node.children) if child.has_error]
+    return found
 
 
 _SETTERS = (b"read", b"mapfile", b"getopts", b"printf -v")  # readarray among them
@@ -384,6 +499,10 @@ _QUIET = frozenset(
     rm cp mv ln ls exit return shift trap wait true false test [ : pwd hostname nvidia-smi which conda read
     unset shopt
     """.split()  # noqa: SIM905  as in rules/variables.py
+)
+# What activates an environment, and starts no job.
+_ENVIRONMENTS = names(
+    "activate .bashrc .bash_profile .profile .zshrc bashrc profile conda.sh setvars.sh bash modules.sh"
 )
 _HANDLERS: dict[str, Callable[[_Reader, Node, _Context], None]] = {
     "if_statement": _Reader.if_,
@@ -461,6 +580,7 @@ def _joined(ends: Sequence[Mapping[str, Variable]]) -> dict[str, Variable]:
         if first is not None and versions.count(first) == len(versions):
             found[name] = first
         else:
-            exported = any(version is not None and version.exported for version in versions)
-            found[name] = Variable(unknown(name, 0), exported)
+            exports = {version is not None and version.exported for version in versions}
+            maybe = len(exports) > 1 or any(version is not None and version.maybe for version in versions)
+            found[name] = Variable(unknown(name, 0), True in exports, maybe=maybe)
     return found

@@ -1,6 +1,7 @@
 """What a word of a shell script is worth when nothing is run: text with holes in it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from netdoctor.lint.model import Position
@@ -83,6 +84,29 @@ def text_value(text: str) -> Value:
     return Value((text,) if text else ())
 
 
+_MARK = re.compile("\ue000(\\d{1,6})\ue001")
+
+
+def marked(text: str, pieces: Sequence[Piece]) -> Iterator[Piece]:
+    """The pieces of a text in which `mark(n)` stands for the n-th of `pieces`."""
+    parts = _MARK.split(text)
+    for index, part in enumerate(parts):
+        if index % 2 == 0:
+            yield part
+        else:
+            yield pieces[int(part)] if int(part) < len(pieces) else Hole()
+
+
+def is_mark(text: str) -> bool:
+    """Whether a text is a mark and nothing else."""
+    return _MARK.fullmatch(text) is not None
+
+
+def mark(number: int) -> str:
+    """What stands for a piece in the text of a nested script: a word to the parser, no variable."""
+    return f"\ue000{number}\ue001"
+
+
 @dataclass(frozen=True, slots=True)
 class Word:
     """A word of a command, after expansion."""
@@ -115,6 +139,7 @@ class Variable:
     words: tuple[Word, ...] | None = None  # the items of an array
     assigned: Position | None = None  # where it got this value, None where the script did not set it
     literal: bool = False
+    maybe: bool = False  # exported in one branch, and not in another
 
 
 Environment = Mapping[str, Variable]
@@ -133,6 +158,7 @@ class Assignment:
     literal: bool = False
     level: int = 0
     statement: int = 0  # how many commands stand before it
+    certain: bool = False  # in no branch, loop or function, and not lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +175,7 @@ class Command:
     function: str = ""
     branch: bool = False
     loop: bool = False
+    background: bool = False  # ``&`` behind it
     raw: str = ""
 
     @property
@@ -169,3 +196,8 @@ class Script:
     comments: set[int] = field(default_factory=set)  # lines
     allexport: bool = False
     snapshots: int = 0  # commands whose environment is kept
+    # (path, text) of a file that the script names, where it may be read.
+    opener: Callable[[str], tuple[str, str] | None] = lambda name: None
+    written: dict[str, tuple[str, str]] = field(default_factory=dict)  # the same of those that it writes
+    started: dict[str, str] = field(default_factory=dict)  # text of the files that were entered
+    unread: list[tuple[Position, str]] = field(default_factory=list)  # what was not understood, and why

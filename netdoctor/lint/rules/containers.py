@@ -9,6 +9,7 @@ from netdoctor.lint.documents import Item
 from netdoctor.lint.files import Config, Dockerfile, Shell
 from netdoctor.lint.launches import TORCH, Launch
 from netdoctor.lint.model import Found, Kind, Severity, rule
+from netdoctor.lint.rules.torch import nodes_of, several
 
 RUN = "https://docs.docker.com/reference/cli/docker/container/run/"
 NETWORK = "https://docs.docker.com/engine/network/drivers/host/"
@@ -95,6 +96,14 @@ def container_network(shell: Shell) -> Iterator[Found]:
         if network is not None and network.text not in ("bridge", "default", "none"):
             continue
         published = [w for w in launch.all("publish") if _published(w.text or "") in JOB_PORTS]
+        inner = [one for one in shell.launches_of(*TORCH) if launch in one.starters and several(one)]
+        if inner and not published:
+            yield Found(
+                launch.position,
+                f"no --network: {nodes_of(inner[0])} nodes, and none of them reaches a container on Docker's "
+                "bridge",
+                "--network host",
+            )
         if published and _has_gpus(launch):
             port = _published(published[0].text or "")
             yield Found(

@@ -16,8 +16,14 @@ TORCH_DOC = "https://docs.pytorch.org/docs/stable/distributed.html#environment-v
 TORCHRUN_DOC = "https://docs.pytorch.org/docs/stable/elastic/run.html"
 DEBUG_WORDS = ("VERSION", "WARN", "INFO", "ABORT", "TRACE")
 EPHEMERAL = range(32768, 61000)  # net.ipv4.ip_local_port_range as Linux ships it
-PREFIXES = ("NCCL_", "GLOO_", "MASTER_", "WORLD", "LOCAL_", "CUDA_VISIBLE")
+PREFIXES = ("NCCL_", "NCC_", "NCLL_", "NNCL_", "GLOO_", "MASTER_", "WORLD", "LOCAL_", "CUDA_VISIBLE")
 LOOPBACK = re.compile(r"localhost(\.localdomain)?|127\.\d+\.\d+\.\d+|::1|\[::1\]|0\.0\.0\.0")
+NO_DEVICE = re.compile(r"\^?=?((eth|ib|ens|eno|enp|bond)\d\S*|mlx\d_[OolI]\d*)")
+# What guides have where an address belongs; no host may be called so.
+PLACEHOLDER = re.compile(
+    r"(?i)<[^<>]*>|\[[^\[\]:]*\]|(x{1,3}\.){3}x{1,3}|your[-_ ].*|.*[-_ ]here|"
+    r"(the[-_])?(master|head|main|node_?0|rank_?0)_(node_)?(ip|addr|address|host|hostname)"
+)
 # torchrun and its like set them for what they start.
 JOB = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK")
 
@@ -26,6 +32,12 @@ def is_loopback(value: Value) -> bool:
     """Whether an address, with or without a port, means the own machine on every node."""
     text = value.text if value.text is not None else value.head
     return LOOPBACK.fullmatch(re.sub(r":\d*$", "", text)) is not None
+
+
+def is_placeholder(value: Value) -> bool:
+    """Whether an address, with or without a port, is what a guide has in its place."""
+    text = re.sub(r":[^:]*$", "", value.text or "")
+    return PLACEHOLDER.fullmatch(text) is not None
 
 
 def is_address(text: str) -> bool:
@@ -218,6 +230,12 @@ def env_ifname(settings: Settings) -> Iterator[Found]:
                 f"{name}={text}: = before ^ looks for a name that begins with ^",
                 f"{name}=^={text[2:]}",
             )
+        elif not hca and not text.startswith(("^", "=")) and entries[1:] and "lo" in entries:
+            yield Found(
+                item.position,
+                f"{name}={text}: lo comes first on every node, and its address is another machine on each",
+                f"{name}={','.join(e for e in entries if e != 'lo')}",
+            )
         elif not gloo and any(entry.startswith(("^", "=")) for entry in entries[1:]):
             yield Found(
                 item.position,
@@ -231,27 +249,25 @@ def env_ifname(settings: Settings) -> Iterator[Found]:
                 f"gloo takes exact names: it looks for an interface called {entries[0]} and ends the job",
                 "the name of the interface itself",
             )
-        elif hca and (
-            netdev := next(
-                (e for e in entries if re.fullmatch(r"\^?=?(eth|ib|ens|eno|enp|bond)\d\S*", e)), None
-            )
-        ):
+        elif hca and (odd := next((e for e in entries if NO_DEVICE.fullmatch(e)), None)):
+            what = "has a letter for a digit" if "mlx" in odd else "is a network interface"
             yield Found(
                 item.position,
-                f"NCCL_IB_HCA takes RDMA devices, and {netdev} is a network interface: nothing matches, and "
-                "NCCL falls back to TCP without a message",
+                f"NCCL_IB_HCA takes RDMA devices, and {odd} {what}: nothing matches, and NCCL falls back to "
+                "TCP without a message",
                 "the names that `ls /sys/class/infiniband` shows, such as mlx5_0",
             )
 
 
 @rule(Severity.NOTE, Settings, Kind.SHELL, "https://systemd.io/PREDICTABLE_INTERFACE_NAMES/")
 def env_ifname_guess(settings: Settings) -> Iterator[Found]:
-    """The interface was looked up, not copied.
+    """The interface and the GID index were looked up, not copied.
 
     What happens:
         Current servers rarely have an eth0: their interfaces are named by their place, such as enp94s0f0.
         NCCL and gloo end at once if the name does not exist on a node. In containers with their own
-        network, and on many cloud machines, eth0 is right.
+        network, and on many cloud machines, eth0 is right. A GID index differs between adapters and drivers;
+        NCCL 2.21 and later choose it.
     Write instead:
         Nothing, so that NCCL and gloo choose, or what `netdoctor scan` measured on the nodes.
     Wrong:
@@ -268,6 +284,14 @@ def env_ifname_guess(settings: Settings) -> Iterator[Found]:
         and not item.container
         and settings.file.kind in (Kind.SHELL, Kind.SBATCH, Kind.ENV)
     ]
+    for item, text in settings_of(settings, "NCCL_IB_GID_INDEX"):
+        if text.isdecimal() and not item.container:
+            yield Found(
+                item.position,
+                f"GID index {text} of one adapter is another address, or none, on the next",
+                "leave it out: since 2.21 NCCL chooses it",
+            )
+            break
     for item in guessed[:1]:
         names = " and ".join(dict.fromkeys(one.name for one in guessed))
         yield Found(
@@ -325,6 +349,19 @@ def env_port_ephemeral(settings: Settings) -> Iterator[Found]:
     Right:
         MASTER_PORT=29500
     """
+    for item in settings.items:
+        row = "" if item.position.path else settings.file.text.split("\n")[item.position.line - 1][:500]
+        line = row.replace(" ", "") if item.name == "MASTER_PORT" else ""
+        spread = re.search(r"%(\d{1,5})\)?\+(\d{1,5})\b|\b(\d{1,5})\+[^+%]*%(\d{1,5})", line)
+        if item.value.text is None and spread:
+            count, first = map(int, (spread[1], spread[2]) if spread[1] else (spread[4], spread[3]))
+            if first + count > EPHEMERAL.start and first < EPHEMERAL.stop:
+                yield Found(
+                    item.position,
+                    f"ports {first} to {first + count - 1}: Linux gives those from {EPHEMERAL.start} to "
+                    f"{EPHEMERAL.stop - 1} to outgoing connections, and one may be taken when the job starts",
+                    "a range below 32768: $((SLURM_JOB_ID % 10000 + 20000))",
+                )
     for item, text in settings_of(settings, "MASTER_PORT"):
         if text.isdecimal() and len(text) < 6 and int(text) in EPHEMERAL:
             yield Found(
@@ -364,7 +401,7 @@ def env_address(settings: Settings) -> Iterator[Found]:
                 f"MASTER_ADDR={text}: the port is taken for a part of the name, which then does not resolve",
                 f"MASTER_ADDR={host} and MASTER_PORT={port}",
             )
-        elif " " in text.strip():
+        elif " " in text.strip() or is_placeholder(item.value):
             yield Found(
                 item.position,
                 f"MASTER_ADDR={text!r} is several words, names or a placeholder: it does not resolve",
@@ -529,6 +566,18 @@ def env_cuda_devices(shell: Shell) -> Iterator[Found]:
                 f"local rank {visible} ends with 'invalid device ordinal'",
                 f"--nproc-per-node {visible}, or list {processes} GPUs",
             )
+    for launch in shell.launches_of("python"):
+        variable, here = launch.exported("CUDA_VISIBLE_DEVICES"), shell.step_of(launch)
+        text = (variable.value.text if variable is not None else "") or ""
+        each = (here.per_node if here is not None else None) or 1
+        is_list = re.fullmatch(r"\d+(,\d+)*", text) is not None
+        if variable is not None and variable.assigned and is_list and each > len(text.split(",")):
+            yield Found(
+                variable.assigned,
+                f"each of {each} tasks on a node sees GPU {text} and no other: NCCL refuses two ranks on one "
+                "GPU ('Duplicate GPU detected')",
+                "leave it out; each task chooses by SLURM_LOCALID",
+            )
 
 
 @rule(Severity.WARNING, Settings, Kind.ENV, NCCL_DOC)
@@ -546,10 +595,10 @@ def env_contradiction(settings: Settings) -> Iterator[Found]:
     Right:
         NCCL_IB_HCA=mlx5_0
     """
-    certain = [item for item in settings.items if item.value.text]
-    names = [item.name for item in certain]
+    certain = [item for item in settings.items if item.value.text and item.certain]
     off = next((i for i in certain if i.name == "NCCL_IB_DISABLE" and nccl.param(i.value.text, 0) != 0), None)
-    if off is None or names.count("NCCL_IB_DISABLE") > 1 or settings.file.kind in (Kind.SHELL, Kind.SBATCH):
+    all_names = [item.name for item in settings.items]
+    if off is None or all_names.count("NCCL_IB_DISABLE") > 1 or "unset NCCL_IB" in settings.file.text:
         return
     for item in certain:
         if item.name == "NCCL_NET" and (item.value.text or "").upper() == "IB":
@@ -558,7 +607,9 @@ def env_contradiction(settings: Settings) -> Iterator[Found]:
                 "NCCL_NET=IB allows InfiniBand only, and NCCL_IB_DISABLE=1 forbids it",
                 "one of the two",
             )
-        elif item.name in ("NCCL_IB_HCA", "NCCL_IB_GID_INDEX"):
+        elif item.name in ("NCCL_IB_HCA", "NCCL_IB_GID_INDEX") and not (item.value.text or "").startswith(
+            "^"
+        ):
             yield Found(
                 off.position,
                 f"NCCL_IB_DISABLE={off.value} wins: {item.name} has no effect, the job runs over TCP",

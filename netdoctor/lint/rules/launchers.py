@@ -3,10 +3,11 @@
 import re
 from collections.abc import Iterator
 
-from netdoctor.lint.files import Config, Hosts, Shell, Text
+from netdoctor.lint.files import Config, Hosts, Shell
 from netdoctor.lint.launches import Launch, filled_in_early
 from netdoctor.lint.model import Found, Kind, Position, Severity, rule
-from netdoctor.lint.rules.env import is_loopback
+from netdoctor.lint.program import Text
+from netdoctor.lint.rules.env import is_loopback, is_placeholder
 from netdoctor.lint.values import text_value
 
 DS = "DeepSpeed deepspeed/launcher/runner.py"
@@ -352,7 +353,9 @@ def accelerate_main_process(shell: Shell) -> Iterator[Found]:
             continue
         address, rank = launch.get("main-process-ip"), launch.get("machine-rank")
         main = rank is not None and rank.value.number == 0  # it may call itself so
-        if address is not None and not main and is_loopback(address.value):
+        if address is not None and is_placeholder(address.value):
+            yield Found(address.position, f"{address.value} is a placeholder: no host is called so", "node0")
+        elif address is not None and not main and is_loopback(address.value):
             yield Found(
                 address.position,
                 f"{address.value} is another machine on each of {machines}: they wait for each other until "
@@ -399,6 +402,37 @@ def ray_port(shell: Shell) -> Iterator[Found]:
         else:
             continue
         yield Found(word.position, f"{what}: ray start ends with a ValueError", "--port=6379")
+
+
+@rule(Severity.ERROR, Shell, Kind.SHELL, RAY)
+def ray_address(shell: Shell) -> Iterator[Found]:
+    """One node is Ray's head, and the others name it.
+
+    What happens:
+        A worker that is given localhost looks for the head on its own machine and ends. --head in a command
+        that srun runs on every node starts a cluster on each.
+    Write instead:
+        ray start --head on one node, ray start --address=HEAD:6379 on the others.
+    Wrong:
+        ssh node1 'ray start --address=127.0.0.1:6379'
+    Right:
+        ssh node1 'ray start --address=node0:6379'
+    """
+    for launch in shell.launches_of("ray"):
+        word, here = launch.get("address"), shell.step_of(launch)
+        nodes = (here.nodes if here is not None else None) or 1
+        away = launch.starter("ssh", "pdsh", "clush") is not None or nodes > 1
+        decided = launch.command.branch or launch.command.function
+        if word is not None and (is_placeholder(word.value) or (away and is_loopback(word.value))):
+            yield Found(
+                word.position, f"{word.value} is not the head's address there", "the name of its node"
+            )
+        elif launch.has("head") and nodes > 1 and not decided:
+            yield Found(
+                launch.position,
+                f"srun starts a head on each of {nodes} nodes: that many clusters of one",
+                "srun --nodes=1 --ntasks=1 for the head, --address=HEAD:6379 for the rest",
+            )
 
 
 @rule(Severity.NOTE, Shell, Kind.SHELL, RAY)

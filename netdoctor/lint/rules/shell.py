@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from netdoctor.lint.files import Dockerfile, Shell, Text
+from netdoctor.lint.files import Dockerfile, Shell
 from netdoctor.lint.launches import TORCH
 from netdoctor.lint.model import Found, Kind, Position, Severity, rule
+from netdoctor.lint.program import Text
 
 BASH = "https://www.gnu.org/software/bash/manual/bash.html"
 LAUNCHERS = (*TORCH, "accelerate", "deepspeed", "ray", "mpirun", "srun", "docker", "python")
@@ -14,7 +15,7 @@ RELEVANT = re.compile(
     r"(NCCL|GLOO|TORCH|UCX|OMPI|PET|SLURM)_\w+|MASTER_(ADDR|PORT)|WORLD_SIZE|(LOCAL_|NODE_|GROUP_)?RANK|"
     r"CUDA_VISIBLE_DEVICES|OMP_NUM_THREADS|NNODES|NPROC_PER_NODE|GPUS_PER_NODE|NUM_(GPUS|NODES)|LD_LIBRARY_PATH"
 )
-DASHES = ("\u2010", "\u2011", "\u2012", "\u2013", "\u2014", "\u2212")
+DASHES = ("\u2010", "\u2011", "\u2012", "\u2013", "\u2014", "\u2212", "\uff0d")
 _FETCH = ("curl", "wget")
 _SHELL = re.compile(r"\s*(sudo\s+)?(ba|z)?sh\b")
 _VIEW = re.compile(
@@ -72,7 +73,13 @@ def shell_export_lost(shell: Shell) -> Iterator[Found]:
     for a in script.assignments:
         if not a.lost or a.how not in ("export", "") or a.name in outside or not RELEVANT.fullmatch(a.name):
             continue
-        later = [c for index, c in starts if index >= a.statement and c.position.line > a.position.line]
+        later = [
+            c
+            for index, c in starts
+            if index >= a.statement
+            and c.position.path == a.position.path
+            and c.position.line > a.position.line
+        ]
         if later and (
             a.how == "export" or any(f"${a.name}" in c.raw or f"${{{a.name}" in c.raw for c in later)
         ):
@@ -106,7 +113,7 @@ def shell_single_quotes(shell: Shell) -> Iterator[Found]:
             a.literal
             and text
             and RELEVANT.fullmatch(a.name)
-            and re.fullmatch(r"\$(\w+|\{(?!__hole)\w+\}|\(.*\))(:\d+)?", text)
+            and re.fullmatch(r"\$(\w+|\{\w+\}|\(.*\))(:\d+)?", text)
         ):
             yield Found(
                 a.position,
@@ -117,7 +124,7 @@ def shell_single_quotes(shell: Shell) -> Iterator[Found]:
     for launch in shell.launches_of(*TORCH, "accelerate", "ray"):
         for option in launch.options if not launch.level else ():
             word = option.value
-            if word is not None and word.literal and re.search(r"\$\w|\$\{(?!__hole)|\$\(", word.text or ""):
+            if word is not None and word.literal and re.search(r"\$\w|\$\{|\$\(", word.text or ""):
                 yield Found(
                     word.position,
                     f"single quotes: --{option.name} gets the text {word.text} itself, which nothing "
@@ -150,7 +157,13 @@ def shell_continuation(shell: Shell) -> Iterator[Found]:
     for command in shell.script.commands:
         first = command.words[0]
         row = first.position.line - 1  # of the line above, from 1
-        if command.level or not first.raw.startswith("--") or len(first.raw) < 4 or not 0 < row <= len(lines):
+        if (
+            command.level
+            or first.position.path
+            or not first.raw.startswith("--")
+            or len(first.raw) < 3
+            or not 0 < row <= len(lines)
+        ):
             continue
         if lines[row][: first.position.col - 1].strip():
             continue  # not the first word of its line
@@ -161,6 +174,9 @@ def shell_continuation(shell: Shell) -> Iterator[Found]:
         elif above.lstrip().startswith("#"):
             position = Position(row, len(above) - len(above.lstrip()) + 1)
             what = "a comment inside of the command"
+        elif re.search(r"\\[ \t]+#", above):
+            position = Position(row, above.index("\\") + 1)
+            what = "a comment behind the backslash"
         elif above.strip() and not above.rstrip().endswith("\\"):
             position = Position(row, len(above.rstrip()))
             what = "no backslash at the end of the line"
@@ -206,11 +222,12 @@ def shell_crlf(file: Text) -> Iterator[Found]:
 
 @rule(Severity.ERROR, Shell, Kind.SHELL, "https://docs.python.org/3/library/argparse.html#prefix-chars")
 def shell_dash(shell: Shell) -> Iterator[Found]:
-    r"""Options begin with a hyphen.
+    r"""Options begin with a hyphen, and numbers are of ASCII's digits.
 
     What happens:
         Web pages turn hyphens into longer dashes, and a copied command keeps them. The launcher takes such a
-        word for the training script or for one of its arguments: "can't open file", or one process.
+        word for the training script or for one of its arguments: "can't open file", or one process. Curly
+        quotes and full-width digits become a part of the value.
     Write instead:
         The hyphen of the keyboard, twice where the option has two.
     Wrong:
@@ -227,6 +244,13 @@ def shell_dash(shell: Shell) -> Iterator[Found]:
                     f"{text.split('=')[0]} begins with U+{ord(text[0]):04X}, a dash that is not a hyphen: "
                     f"{launch.program} takes it for no option",
                     f"--{fixed}" if len(fixed.split("=")[0]) > 1 else f"-{fixed}",
+                )
+            elif text and (odd := re.search("^[\u201c\u201d\u2018\u2019]|[\uff10-\uff19]", text)):
+                yield Found(
+                    word.position,
+                    f"{text} has U+{ord(odd[0]):04X} in it, no quote or digit to a shell: it becomes part "
+                    "of the value",
+                    "the character of the keyboard",
                 )
 
 

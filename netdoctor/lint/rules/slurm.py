@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from netdoctor.lint.files import Shell
 from netdoctor.lint.launches import TORCH, Launch, filled_in_early
 from netdoctor.lint.model import Found, Kind, Position, Severity, rule
+from netdoctor.lint.names import SLURM
+from netdoctor.lint.nested import SHELLS
 from netdoctor.lint.options import PROGRAMS
 
 SBATCH = "https://slurm.schedmd.com/sbatch.html"
@@ -241,10 +243,11 @@ def slurm_variable(shell: Shell) -> Iterator[Found]:
 
 @rule(Severity.ERROR, Shell, Kind.SBATCH, SBATCH)
 def slurm_option(shell: Shell) -> Iterator[Found]:
-    """Options of sbatch and srun are spelled correctly.
+    """Directives, options and variables of Slurm are spelled correctly.
 
     What happens:
-        "unrecognized option", and the job is not queued.
+        "unrecognized option", and the job is not queued. A misspelt #SBATCH is a comment, and what stands
+        there is not asked for; a misspelt variable is empty.
     Write instead:
         The option that exists; Slurm's have hyphens, torch's may have both.
     Wrong:
@@ -257,8 +260,18 @@ def slurm_option(shell: Shell) -> Iterator[Found]:
         srun hostname
     """
     every = PROGRAMS["sbatch"].all
+    for number, line in enumerate(shell.file.lines[:200], 1) if shell.batch else ():
+        word = line.split(maxsplit=1)[0] if re.match(r"#\w+\s+-", line) else "#SBATCH"
+        if word != "#SBATCH" and difflib.get_close_matches(word.upper(), ["#SBATCH"], cutoff=0.85):
+            yield Found(Position(number), f"{word} is a comment: sbatch does not read this line", "#SBATCH")
+    for name in sorted(shell.script.used - SLURM):
+        if name.startswith("SLURM_") and name not in {a.name for a in shell.script.assignments}:
+            near = difflib.get_close_matches(name, SLURM, n=1, cutoff=0.92)
+            rows = [n for n, line in enumerate(shell.file.lines, 1) if re.search(rf"\$\{{?{name}\b", line)]
+            if near and rows:
+                yield Found(Position(rows[0]), f"Slurm sets no {name}: it is empty here", near[0])
     lists = [(shell.request.options, "sbatch")] if shell.batch else []
-    lists += [(launch.options, launch.program) for launch in shell.launches_of("srun", "salloc")]
+    lists += [(launch.options, launch.program) for launch in shell.launches_of("srun", "salloc", "sbatch")]
     for words, program in lists:
         for one in words:
             written = re.match(r"--([A-Za-z][\w-]*)", one.word.raw or one.word.value.head)
@@ -275,7 +288,7 @@ def slurm_option(shell: Shell) -> Iterator[Found]:
 
 @rule(Severity.ERROR, Shell, Kind.SBATCH, "Slurm src/sbatch/sbatch.c, This does not look like a batch script")
 def slurm_shebang(shell: Shell) -> Iterator[Found]:
-    """A batch file begins with #!.
+    """A batch file begins with #! and a shell.
 
     What happens:
         sbatch refuses it: "This does not look like a batch script".
@@ -290,6 +303,22 @@ def slurm_shebang(shell: Shell) -> Iterator[Found]:
         #SBATCH --nodes=2
         srun hostname
     """
+    first = re.match(r"#![ \t]*(\S*)", shell.file.text)
+    folder, _, program = first[1].rpartition("/") if first else ("/bin", "", "bash")
+    near = difflib.get_close_matches(program, ["bash", "zsh", "dash"], n=1, cutoff=0.8)
+    odd = program in SHELLS and folder in (
+        "",
+        "/usr",
+        "bin",
+        "usr/bin",
+        "/usr/bin/bin",
+        "/bin/bin",
+        "/bin/usr",
+    )
+    if odd or (program not in (*SHELLS, "csh", "tcsh", "ash", "mksh") and near):
+        yield Found(
+            Position(1), f"no program is called {first[1] if first else ''}: 'bad interpreter'", "#!/bin/bash"
+        )
     if shell.batch and shell.request.options and not shell.file.text.startswith("#!"):
         yield Found(
             Position(1), "the first line is no #!: sbatch refuses the file", "#!/bin/bash as the first line"
@@ -414,8 +443,17 @@ def slurm_nodelist(shell: Shell) -> Iterator[Found]:
         if a.name not in ("MASTER_ADDR", "MASTER_NODE", "HEAD_NODE", "head_node", "master_addr"):
             continue
         for hole in a.value.holes:
-            if not hole.names & LISTS:
+            if not hole.names & LISTS and not hole.command.startswith("scontrol"):
                 continue
+            times = sum(one.name == a.name for one in shell.script.assignments)
+            if (
+                a.name == "MASTER_ADDR"
+                and times == 1
+                and re.fullmatch(r"scontrol\s+show\s+hostnames?(\s+[^|\s]+)?", hole.command)
+            ):
+                text = "scontrol prints a line for each node: MASTER_ADDR is all of their names, and no host"
+                yield Found(a.position, text, HEAD)
+                break
             simple = re.fullmatch(
                 r"(echo|printf)\s(?:\s*\S+)??\s*\"?\$\{?\w+\}?\"?\s*\|\s*(head\s+-n?\s*1|cut\s+-d\s*['\"]?,['\"]?\s+-f\s*1)",
                 hole.command,
@@ -432,6 +470,42 @@ def slurm_nodelist(shell: Shell) -> Iterator[Found]:
                     HEAD,
                 )
                 break
+
+
+@rule(Severity.ERROR, Shell, Kind.SBATCH, f"{SRUN}#OPT_export")
+def slurm_export(shell: Shell) -> Iterator[Found]:
+    """srun passes the variables of the job on.
+
+    What happens:
+        --export with a list, or NONE, leaves everything else behind: the tasks do not see what the batch body
+        exported, and torch ends with "environment variable MASTER_ADDR expected, but not set".
+    Write instead:
+        --export=ALL,NAME=value.
+    Wrong:
+        #!/bin/bash
+        #SBATCH --nodes=2
+        export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+        srun --export=NONE python train.py
+    Right:
+        #!/bin/bash
+        #SBATCH --nodes=2
+        export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+        srun --export=ALL python train.py
+    """
+    for launch in shell.launches_of(*TORCH, "python", "accelerate", "script"):
+        srun = launch.starter("srun")
+        word = srun.get("export") if srun is not None else None
+        passed = [part.partition("=")[0] for part in (word.text or "ALL").split(",")] if word else ["ALL"]
+        environment = srun.command.environment if srun is not None else {}
+        lost = [
+            name
+            for name, variable in environment.items()
+            if variable.exported and variable.assigned and re.match(r"(MASTER|NCCL|GLOO)_", name)
+        ]
+        missing = [name for name in lost if name not in passed]
+        if word is not None and "ALL" not in passed and missing:
+            what = f"the tasks do not see {', '.join(missing[:3])}"
+            yield Found(word.position, f"--export={word.text} passes nothing else: {what}", "--export=ALL")
 
 
 @rule(Severity.WARNING, Shell, Kind.SBATCH, SRUN)

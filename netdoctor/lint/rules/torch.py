@@ -8,7 +8,7 @@ from netdoctor.lint.files import Shell
 from netdoctor.lint.launches import TORCH, Launch
 from netdoctor.lint.model import Found, Kind, Severity, rule
 from netdoctor.lint.options import PROGRAMS
-from netdoctor.lint.rules.env import is_loopback
+from netdoctor.lint.rules.env import is_loopback, is_placeholder
 from netdoctor.lint.rules.slurm import alone, starts_itself
 from netdoctor.lint.values import Value
 
@@ -86,7 +86,20 @@ def torch_endpoint(shell: Shell) -> Iterator[Found]:
             continue  # its own store listens on all addresses; what the others dial stands in their scripts
         address = endpoint if endpoint is not None else main if how == "static" else None
         if address is not None:
-            if is_loopback(address.value):
+            here = shell.step_of(launch)
+            is_own = (
+                here is not None
+                and (here.nodes or 0) > 1
+                and any(
+                    h.level >= launch.level and re.match(r"(/bin/)?hostname\b", h.command)
+                    for h in address.value.holes
+                )
+            )
+            if is_placeholder(address.value):
+                yield Found(
+                    address.position, f"{address.value} is a placeholder: no host is called so", "node0"
+                )
+            elif is_loopback(address.value) or is_own:
                 yield Found(
                     address.position,
                     f"{address.value} is another machine on each of {nodes} nodes: every node waits at its "
@@ -162,7 +175,20 @@ def torch_node_rank(shell: Shell) -> Iterator[Found]:
                 f"0 to {nodes - 1}",
             )
         elif number is not None and not alone(shell) and not starts_itself(shell):
-            here = shell.step_of(launch)
+            here, command = shell.step_of(launch), launch.command
+            is_followed = any(
+                one.number("node-rank") == 1 and not one.starters and str(one.rest[0]) == str(launch.rest[0])
+                for one in shell.launches_of(*TORCH)
+                if number == 0 and one.rest and launch.rest
+            )
+            if is_followed and not (
+                launch.starters or command.background or command.branch or command.function
+            ):
+                yield Found(
+                    word.position,
+                    "this waits here for node rank 1, which is started below only when it has ended",
+                    "& behind it and wait at the end, or a script for each node",
+                )
             if here is not None and (here.nodes or 0) > 1:
                 yield Found(
                     word.position,
@@ -201,8 +227,8 @@ def torch_nproc(shell: Shell) -> Iterator[Found]:
     """--nproc-per-node and --nnodes are numbers that torchrun reads.
 
     What happens:
-        --nproc-per-node takes a number, gpu, cpu or auto, --nnodes a number or MIN:MAX; anything else ends
-        torchrun.
+        --nproc-per-node takes a number, gpu, cpu or auto, --nnodes a number or MIN:MAX, timeouts of
+        --rdzv-conf seconds without a unit; anything else ends torchrun.
     Write instead:
         --nproc-per-node gpu starts one process for each GPU.
     Wrong:
@@ -212,6 +238,13 @@ def torch_nproc(shell: Shell) -> Iterator[Found]:
     """
     words = ("gpu", "cpu", "auto", "xpu", "npu", "mps", "hpu", "mtia")
     for launch in shell.launches_of(*TORCH):
+        conf = launch.get("rdzv-conf")
+        for part in ((conf.text if conf else "") or "").split(","):
+            name, _, seconds = part.partition("=")
+            if conf and name.strip().endswith("timeout") and seconds and not seconds.strip().isdecimal():
+                yield Found(
+                    conf.position, f"{name} is a number of seconds, and not {seconds}", f"{name}=1800"
+                )
         processes, nodes = launch.get("nproc-per-node"), launch.get("nnodes")
         if processes is not None and (text := processes.text) and not text.isdecimal() and text not in words:
             yield Found(
@@ -387,6 +420,41 @@ def torch_rdzv_id(shell: Shell) -> Iterator[Found]:
                     "--rdzv-id with a fixed word",
                 )
                 break
+
+
+@rule(Severity.ERROR, Shell, Kind.SHELL, RUN)
+def torch_port(shell: Shell) -> Iterator[Found]:
+    """Two jobs that run on one machine at once have a port each.
+
+    What happens:
+        The store of the first listens on --master-port; the second one ends with "address already in use".
+    Write instead:
+        Another port for each, or --standalone, which takes a free one.
+    Wrong:
+        torchrun --nproc-per-node 4 --master-port 29501 a.py &
+        torchrun --nproc-per-node 4 --master-port 29501 b.py &
+    Right:
+        torchrun --nproc-per-node 4 --master-port 29501 a.py &
+        torchrun --nproc-per-node 4 --master-port 29502 b.py &
+    """
+    ports: set[str] = set()
+    for launch in shell.launches_of(*TORCH, closed=True):
+        word, command = launch.get("master-port"), launch.command
+        if (
+            word is None
+            or not word.text
+            or nodes_of(launch) != 1
+            or launch.has("standalone", "rdzv-endpoint")
+        ):
+            continue
+        if launch.starters or command.branch or command.function or command.loop:
+            continue
+        if word.text in ports:
+            yield Found(
+                word.position, f"port {word.text} is that of a job above, which runs still", "another port"
+            )
+        if command.background:
+            ports.add(word.text)
 
 
 @rule(Severity.ERROR, Shell, Kind.SHELL, "torch/distributed/rendezvous.py _env_rendezvous_handler")
