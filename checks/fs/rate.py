@@ -53,7 +53,7 @@ def fs_rate(storage: StorageRates, job: Job) -> Iterator[Finding]:
         (O_DIRECT; where the file system has none, the kernel is asked to drop the file first), and files of
         4 KiB created, looked at and removed. A file is only read. Each for 1.5 s on one node at a time (8
         nodes, spread over the list, if there are more) and for 3 s on all at once; up to 4 nodes that were
-        behind are measured alone once more. A node takes at most 256 MiB, and all together half of what is
+        behind are measured alone again. A node takes at most 256 MiB, and all together half of what is
         free. In one measurement it writes at most 2 GiB and reads at most 4 GiB. For comparison it does the
         same for half a second in its own /tmp, with at most 64 MiB. What was just written may come out of
         the server's memory; a large file that nobody has read shows the disks.

@@ -24,7 +24,7 @@ class StorageRate:
 
     node: str
     kind: str  # of KINDS; ``files``: files of 4 KiB created, looked at and removed
-    turn: str  # ``alone``, ``again`` (alone once more) or ``together``
+    turn: str  # ``alone``, ``again`` (alone, a second time) or ``together``
     path: str = ""  # empty for a folder of the node's own, to compare with
     amount: int = 0  # bytes, or files
     seconds: float = 0.0
