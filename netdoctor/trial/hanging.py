@@ -294,10 +294,12 @@ def _launched(text: str) -> list[Any]:
 
 def _behind(rest: Sequence[Position], waiting: Sequence[Position]) -> Hang:
     """Where some ranks wait for others, and those are elsewhere."""
-    call = Counter(p.call or p.does for p in waiting).most_common(1)[0][0]
+    call = Counter(f"in {p.call}" if p.call else p.does for p in waiting).most_common(1)[0][0]
     first = rest[0]
     where = f"{first.where} ({first.does})" if first.does not in ("", first.where) else first.where
-    others = f"{len(waiting)} {'rank waits' if len(waiting) == 1 else 'ranks wait'} in {call}"
+    others = (
+        f"{len(waiting)} {'rank waits' if len(waiting) == 1 else 'ranks wait'} {call.removeprefix('waits ')}"
+    )
     asleep_s = min(p.asleep_s or 0.0 for p in waiting)
     if any(p.works for p in rest) and asleep_s < SURE_S:
         words = f"{others} for {_who(rest)}, which works: {where}. It is slow, or it hangs: ask again"
