@@ -44,7 +44,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "explain",
         help="from a log or a word to the cause and the check that decides",
         description="explain log FILE...|-: read the logs of a failed job and name the cause. "
-        "explain hang HOSTS: which rank holds up a job that runs. "
+        "explain hang HOSTS: which rank blocks a job that hangs. "
         "explain WORD...: what a variable, option, check or error means.",
         epilog=EPILOG,
     )
