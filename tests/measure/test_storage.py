@@ -77,6 +77,7 @@ def test_a_slow_way(mounted: Lab, tmp_path: Path) -> None:
     """What the node sends is slow: its writes are, and what it reads is not."""
     with changed(mounted, "node2", shape(SLOW), shape(RATE)):
         scanned = scan(mounted, tmp_path, *OPTIONS)
+    assert len(scanned.keys) == 1, scanned.summary()
     (key,) = scanned.keys
     assert key.startswith("fs-slow-path-"), scanned.summary()
     assert found(scanned)[key] == ("node2",)
@@ -86,5 +87,6 @@ def test_a_server_that_has_no_more_to_give(mounted: Lab, tmp_path: Path) -> None
     """Its link carries what one node can send or read alone."""
     with changed(mounted, SERVER, shape(RATE), "tc qdisc del dev eth0 root"):
         scanned = scan(mounted, tmp_path, *OPTIONS)
+    assert len(scanned.keys) == 1, scanned.summary()
     (key,) = scanned.keys
     assert key.startswith("fs-saturated-"), scanned.summary()
