@@ -98,7 +98,7 @@ def _verdicts(devices: Mapping[DeviceId, DeviceBits]) -> dict[DeviceId, list[Ver
                 text = _itself(work, rows, right or votes.get(who, ""), devices[who].rounds)
                 found[who].append(Verdict(WRONG, text))
             elif (bits := rows[0].bits) != right:
-                found[who].append(_beside(work, count[bits], many if right else 0, len(votes)))
+                found[who].append(_against_peers(work, count[bits], many if right else 0, len(votes)))
     return found
 
 
@@ -123,16 +123,16 @@ def _itself(work: str, rows: list[Bits], right: str, rounds: int) -> str:
     return f"{work}: other bits than before, first in {where} ({times} of {rounds} rounds)"
 
 
-def _beside(work: str, alike: int, right: int, voters: int) -> Verdict:
-    """Of a device that always gives the same, and not what most give. alike: devices that give it too; right:
+def _against_peers(work: str, same_bits: int, right: int, voters: int) -> Verdict:
+    """Of a device that always gives the same, and not what most give. same_bits: devices with it; right:
     those that give what most do, 0 where there is no majority."""
-    if alike > 1:
+    if same_bits > 1:
         # A fault does not give the same wrong bits on two devices.
-        return Verdict(GROUPS, f"{work}: {alike} of {voters} devices give these bits, from round 1 on")
+        return Verdict(GROUPS, f"{work}: {same_bits} of {voters} devices give these bits, from round 1 on")
     if right:
         return Verdict(WRONG, f"{work}: other bits than {right} devices, from round 1 on")
-    of = "one of the two" if voters == 2 else f"one of {voters}"
-    return Verdict(ONE_OF, f"{work}: {of} that give different bits, from round 1 on")
+    part = "one of the two" if voters == 2 else f"one of {voters}"
+    return Verdict(ONE_OF, f"{work}: {part} that give different bits, from round 1 on")
 
 
 def _finding(node: str, found: GpuBits, device: DeviceBits, verdicts: list[Verdict]) -> Finding:
@@ -166,8 +166,8 @@ def _equal(node: str, found: GpuBits, worked: list[DeviceBits], peers: list[int]
     what = f"{names}, as a stand-in, as there is no GPU" if found.cpu else f"{len(worked)} x {names}"
     rounds = min(one.rounds for one in worked)
     alone = not all(peers)
-    beside = "compared with itself only" if alone else f"the same as {min(peers)} others of the kind"
-    text = f"{what}, torch {found.torch}: the same bits in {rounds} rounds, {beside}"
+    peers_text = "compared with itself only" if alone else f"the same as {min(peers)} others of the kind"
+    text = f"{what}, torch {found.torch}: the same bits in {rounds} rounds, {peers_text}"
     gap = "no other device of its kind to compare with" if alone else None
     return ok(node, text, observed=text, gap=gap)
 

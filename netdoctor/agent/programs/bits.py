@@ -10,6 +10,7 @@ https://www.intel.com/content/www/us/en/docs/onemkl/developer-guide-linux/curren
 import glob
 import hashlib
 import os
+import re
 import time
 
 # Read when libraries are loaded: cuBLAS' workspace of each stream, and MKL's choice of code.
@@ -22,28 +23,8 @@ SIDES, CPU_SIDE = (4096, 1024), 256
 # One work has more results than this only where each round has another.
 MOST_RESULTS = 8
 # What chooses how libraries compute, by the start of its name.
-CHOOSES = (
-    "MKL_",
-    "CUBLAS",
-    "CUDNN",
-    "NVIDIA_TF32",
-    "TORCH_",
-    "ATEN_",
-    "DNNL_",
-    "ONEDNN_",
-    "ROCBLAS_",
-    "HIPBLAS",
-)
-COMPUTES = (
-    "libcublas",
-    "libcudnn",
-    "libtorch_",
-    "libmkl",
-    "libopenblas",
-    "libhipblas",
-    "librocblas",
-    "libMIOpen",
-)
+CHOOSES = re.compile("MKL_|CUBLAS|CUDNN|NVIDIA_TF32|TORCH_|ATEN_|DNNL_|ONEDNN|ROCBLAS_|HIPBLAS")
+COMPUTES = re.compile("lib(cublas|cudnn|torch_|mkl|openblas|hipblas|rocblas|MIOpen)")
 _numbers = {}
 
 
@@ -55,7 +36,7 @@ def libraries():
     """Name and size of each loaded library that computes: a release by another build may round otherwise."""
     with open("/proc/self/maps", errors="replace") as file:
         paths = {line.split(None, 5)[5].strip() for line in file if line.count("/")}
-    found = {p for p in paths if os.path.basename(p).startswith(COMPUTES)}
+    found = {p for p in paths if COMPUTES.match(os.path.basename(p))}
     return sorted((os.path.basename(p), os.path.getsize(p)) for p in found if os.path.exists(p))
 
 
@@ -63,14 +44,14 @@ def cpu():
     """What libraries choose their code by: model, features and caches of the first CPU."""
     with open("/proc/cpuinfo", errors="replace") as file:
         rows = dict(line.split(":", 1) for line in file.read().split("\n\n")[0].splitlines() if ":" in line)
-    about = {name.strip(): value.strip() for name, value in rows.items()}
+    features = {name.strip(): value.strip() for name, value in rows.items()}
     caches = []
     for path in sorted(glob.glob("/sys/devices/system/cpu/cpu0/cache/index*/size")):
         with open(path) as file:
             caches.append(file.read().strip())
     keys = ("cpu family", "model", "stepping", "flags", "Features", "CPU part", "cache size")
-    name = about.get("model name") or about.get("CPU part") or "unknown"
-    return "CPU " + name, short(([about.get(key) for key in keys], caches))
+    name = features.get("model name") or features.get("CPU part") or "unknown"
+    return "CPU " + name, short(([features.get(key) for key in keys], caches))
 
 
 def numbers(torch, side):
@@ -96,7 +77,7 @@ class Worker(Device):
         if self.is_cpu:
             torch.set_num_threads(1)
             self.device, side, half = torch.device("cpu"), CPU_SIDE, torch.float32
-            name, about = cpu()
+            name, features = cpu()
         else:
             torch.backends.cuda.matmul.allow_tf32 = False
             torch.backends.cudnn.benchmark = False
@@ -104,20 +85,20 @@ class Worker(Device):
             side = self.that_fits(SIDES, lambda side: 64 * side * side + 64 * MIB)
             half = self.kind() or torch.float32
             board = torch.cuda.get_device_properties(self.number)
-            name, about = board.name, (board.major, board.minor, board.multi_processor_count)
+            name, features = board.name, (board.major, board.minor, board.multi_processor_count)
         self.a, self.b = (one.to(self.device) for one in numbers(torch, side))
         self.halves = [one.to(half) for one in (self.a, self.b)]
         self.half, self.side = str(half).split(".")[-1], side
-        self.seen = {}
+        self.rows_of = {}
         self.result.update(name=name, rounds=0, results=[])
         self.is_open = True
         self.round()  # libraries are loaded with the first use
-        variables = sorted(one for one in os.environ.items() if one[0].startswith(CHOOSES))
+        variables = sorted(one for one in os.environ.items() if CHOOSES.match(one[0]))
         cudnn = None if self.is_cpu else torch.backends.cudnn.version()
         self.result["kind"] = "%s, torch %s, CUDA %s, HIP %s, cuDNN %s, %s" % (
             name, torch.__version__, torch.version.cuda, torch.version.hip,
 cudnn,
-            short((about, libraries(), variables, side, torch.get_num_threads() if self.is_cpu else 0)),
+            short((features, libraries(), variables, side, torch.get_num_threads() if self.is_cpu else 0)),
         )  # fmt: skip
 
     def works(self):
@@ -144,17 +125,19 @@ cudnn,
     def sums(self, found):
         """Two sums over the bits as whole numbers, which have no order: one flip changes the first."""
         torch = self.torch
-        whole = found.contiguous().view(torch.int32 if found.element_size() == 4 else torch.int16).flatten()
-        whole = whole.to(torch.int64)
-        place = torch.arange(whole.numel(), device=self.device) % 251 + 1
-        return torch.stack([whole.sum(), (whole * place).sum()])
+        integers = (
+            found.contiguous().view(torch.int32 if found.element_size() == 4 else torch.int16).flatten()
+        )
+        integers = integers.to(torch.int64)
+        weights = torch.arange(integers.numel(), device=self.device) % 251 + 1
+        return torch.stack([integers.sum(), (integers * weights).sum()])
 
     def read(self, results):
         self.use()
         self.result["rounds"] += 1
         for name, sums in results:
             bits = "".join("%016x" % (one & (1 << 64) - 1) for one in sums.tolist())
-            rows = self.seen.setdefault(name, {})
+            rows = self.rows_of.setdefault(name, {})
             if bits in rows:
                 rows[bits]["rounds"] += 1
             elif len(rows) < MOST_RESULTS:

@@ -40,10 +40,10 @@ def gpu_bits(context: Context) -> dict[str, GpuBits | Missing]:
         found = _devices(event, devices)
         if isinstance(found, Missing):
             return found
-        alike = tuple(
+        with_driver = tuple(
             replace(one, kind=f"{one.kind}, driver {driver}" if driver else one.kind) for one in found
         )
-        return GpuBits(torch=event.torch[:60], cpu=cpu, devices=alike, left_out=left_out)
+        return GpuBits(torch=event.torch[:60], cpu=cpu, devices=with_driver, left_out=left_out)
 
     return on_idle(context, "bits.py", THROUGH_S, read, CPU)
 
