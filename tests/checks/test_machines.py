@@ -62,7 +62,8 @@ NOWHERE = {
     ),
     **dict.fromkeys(("ray", "ray_ports", "firewall"), "no Ray runs, and nothing is filtered"),
     **dict.fromkeys(
-        ("gpu_work", "job_shells", "loss", "nccl_answer", "shell_env"), "measured in launch and full scans"
+        ("gpu_bits", "gpu_work", "job_shells", "loss", "nccl_answer", "shell_env"),
+        "measured in launch and full scans",
     ),
     **dict.fromkeys(("allreduce", "pair_rates", "tcp_rates", "rdma_rates"), "bandwidth takes its time"),
 }
