@@ -66,7 +66,7 @@ def bw_collectives(
     measures = _measures(measured)
     if measured.failed:
         after = f"{measured.failed} failed, and what comes after it did not run"
-        yield unknown(CLUSTER, "; ".join([after, *words]), measures=measures)
+        yield unknown(CLUSTER, after, measures=measures)
     elif words:
         gaps = [not_over(session, paths), *_gaps(measured)]
         gap = "; ".join(text for text in gaps if text) or None

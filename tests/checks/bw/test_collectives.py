@@ -134,7 +134,7 @@ def test_a_collective_that_fails_names_the_rank_and_leaves_the_rest_open() -> No
 
 def test_nothing_measured_is_unknown() -> None:
     assert {one.status for one in judge(measured(rows={}))} == {Status.UNKNOWN}
-    empty = measured(rows={name: () for name in NAMES}, unread={"n1": "rank 0 reports 0 sizes"})
+    empty = measured(rows=dict.fromkeys(NAMES, ()), unread={"n1": "rank 0 reports 0 sizes"})
     assert Status.PASS not in {one.status for one in judge(empty)}
 
 
