@@ -50,7 +50,9 @@ if socket.gethostname() == node:
     FUNCTIONS = {{
         "all-reduce": ("all_reduce",),
         "all-gather": ("all_gather_single", "all_gather_into_tensor", "_all_gather_base", "all_gather"),
-        "reduce-scatter": ("reduce_scatter_single", "reduce_scatter_tensor", "_reduce_scatter_base", "reduce_scatter"),
+        "reduce-scatter": (
+            "reduce_scatter_single", "reduce_scatter_tensor", "_reduce_scatter_base", "reduce_scatter"
+        ),
         "all-to-all": ("all_to_all_single",),
         "broadcast": ("broadcast",),
         "send-recv": ("batch_isend_irecv",),
