@@ -494,13 +494,15 @@ class Rank:
         budget = float(step["budget_s"])
         batches = int(step.get("batches", 5))
         small = int(step.get("latency_bytes", 0)) // DTYPE_BYTES
+        least = int(step.get("least", 1))
         rows = []
         counts = sorted({operation.count(int(size)) for size in step["sizes"]})
         rate = None  # seconds per value of the largest size so far
         for at, count in enumerate(counts):
             left = self.greatest(budget - (time.perf_counter() - began), group)
-            # Warm-up, verification and at least three batches of one.
-            if rows and rate is not None and count > small and (5.5 * rate * count > left or left <= 0):
+            # Warm-up, verification and at least three batches.
+            needed = (2.5 + 3 * least) * (rate or 0.0) * count
+            if rows and count > small and (needed > left or left <= 0):
                 break
             row = dict(operation.wrong(count), size=count * DTYPE_BYTES)
             buffers = operation.buffers(count)
@@ -513,7 +515,7 @@ class Rank:
                 share, most = min(share, budget * LATENCY_SHARE), 10 * most
             each = max(warm, 1e-6)
             rounds = int(max(3, min(batches, share / each)))
-            per = int(max(1, min(most, share / (rounds * each))))
+            per = int(max(least, min(most, share / (rounds * each))))
             times = []
             for _ in range(rounds):
                 times.append(self.greatest(self.burst(operation, buffers, per) / per, group))

@@ -18,6 +18,9 @@ LATENCY_SIZES = (8, 512, 4 * KIB, 64 * KIB)
 LARGEST = GIB
 # As long as one size of an all-reduce in a full run (measure/collective.py).
 EACH_S = 3.0
+# Operations of a batch, at least, and batches: one alone lets a broadcast's tree wait for its leaves, and a
+# shaper's burst count.
+LEAST, BATCHES = 4, 3
 
 
 def busbw_factor(name: str, ranks: int) -> float:
@@ -129,6 +132,8 @@ def collectives(ranks: Ranks, session: Session, sizes: Sequence[int], budget_s: 
                 budget_s=each_s,
                 each_s=EACH_S,
                 latency_bytes=LATENCY_SIZES[-1],
+                least=LEAST,
+                batches=BATCHES,
             )
         except Failed as failed:
             return replace(found, session=replace(session, trouble=failed.troubles), failed=name)
