@@ -122,7 +122,7 @@ def test_the_slow_gpu_of_a_lab_is_named(hw_lab: Lab, tmp_path: Path, python: str
             labels[node] = label = put(hw_lab, node, LABEL, "{}")
             put(hw_lab, node, LABEL, json.dumps({**json.loads(label), "fake": []}))
             put(hw_lab, node, f"{SEEN}/pretended.py", PRETENDED)
-            # For the program alone: three interpreters that load torch at once are late when asked what they are.
+            # For the work alone: interpreters that load torch are late when asked what they are.
             put(hw_lab, node, f"{SEEN}/sitecustomize.py", ONLY_THERE)
             put(hw_lab, node, f"{SEEN}/gpus.json", json.dumps({slow: {"tflop_s": 400.0}}))
             # Found by its version; what is imported is the interpreter's own.
