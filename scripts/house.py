@@ -27,7 +27,9 @@ TOUCHED = {"check": 2, "fact": 3, "option": 5, "format": 4}
 OPTION_MODULES = 3
 FUNCTION_MOST = 60
 # Lines of Python in all rooms. Whoever needs more takes them from somewhere, or says here why not.
-# The last 250 are `plan --fit`, 500 before `netdoctor soak`. 3,550 before are `netdoctor try` (trial/, its agent's side and its command: 2,800), the TUI's two panes,
+# The last 250 are `plan --fit`, 500 before `netdoctor soak`.
+# 3,550 before are `netdoctor try` (trial/, its agent's side and its command: 2,800),
+# the TUI's two panes,
 # tables and margins (510), and how jobs end in other languages and words (explain/: 240).
 PRODUCT_MOST = 98_750
 # Words that say neither what something is nor what it does: no function, class, parameter, variable or

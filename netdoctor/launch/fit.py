@@ -1,7 +1,8 @@
 """How much GPU memory a rank of a training job needs, as a range, against what is free on each node.
 
 Model states: ZeRO, section 3 and 5, https://arxiv.org/abs/1910.02054. Activations: Korthikanti et al.,
-https://arxiv.org/abs/2205.05198, equations 1, 2 and table 2. The range's other terms are assumptions, named below.
+https://arxiv.org/abs/2205.05198, equations 1, 2 and table 2. Other terms are assumptions,
+named below.
 """
 
 import re
@@ -24,8 +25,9 @@ FRAGMENTS = 1.1
 # https://www.deepspeed.ai/docs/config-json/
 LIVE, BUCKET = 1e9, 5e8
 FORMULA = (
-    "weights + gradients + optimizer (2+2+12 bytes per parameter in mixed precision with Adam, sharded by stage) "
-    "+ layers*s*b*h*(10+24/tp+5as/(h*tp)) + logits + buffers, 0.5 to 3 GiB for CUDA and NCCL, up to 10 % for fragments"
+    "weights + gradients + optimizer (2+2+12 bytes per parameter, mixed precision, Adam, sharded by stage)"
+    " + layers*s*b*h*(10+24/tp+5as/(h*tp)) + logits + buffers,"
+    " 0.5 to 3 GiB for CUDA and NCCL, up to 10 % for fragments"
 )
 Range = tuple[float, float]
 _NUMBERS = ("params", "zero", "layers", "hidden", "heads", "seq", "micro", "vocab")
@@ -74,9 +76,7 @@ def job_of(text: str) -> Job:
             number = float(value)
             top = 3 if name == "zero" else 1e15 if name == "params" else 1e9
             if not (name == "zero" or number >= 1) or number > top or number != int(number):
-                raise InputError(
-                    f"--fit {name}={value}: a whole number from {int(name != 'zero')} to {top:g}"
-                )
+                raise InputError(f"--fit {name}={value}: whole, {int(name != 'zero')} to {top:g}")
             found[name] = int(number)
         else:
             raise InputError(f"--fit: {name!r} is not known; {EXPECTED}")
