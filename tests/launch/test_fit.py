@@ -1,9 +1,5 @@
 """The memory that a rank needs: against published figures, and against the nodes of a report."""
 
-import json
-import os
-import subprocess
-
 import pytest
 
 from netdoctor.errors import InputError
@@ -95,49 +91,3 @@ def test_a_higher_stage_needs_less() -> None:
 def test_bad_input_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="--fit"):
         job_of(text)
-
-
-MEASURE = """
-import json, random, torch
-torch.set_num_threads(1)
-draw, rows = random.Random(7), []
-for _ in range(24):
-    heads = draw.choice([2, 4, 8]); hidden = heads * draw.choice([16, 32])
-    layers, seq, micro = draw.randint(1, 4), draw.choice([32, 64, 128]), draw.randint(1, 4)
-    layer = torch.nn.TransformerEncoderLayer(
-        hidden, heads, 4 * hidden, dropout=draw.choice([0.0, 0.1]), activation=draw.choice(["relu", "gelu"]),
-        batch_first=True, norm_first=draw.choice([True, False]))
-    model = torch.nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
-    weights = {one.untyped_storage().data_ptr() for one in model.parameters()}
-    kept = {}
-    def keep(one):
-        if one.untyped_storage().data_ptr() not in weights:
-            kept[one.untyped_storage().data_ptr()] = one.untyped_storage()
-        return one
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda one: one):
-        loss = model(torch.randn(micro, seq, hidden, requires_grad=True)).sum()
-    saved = sum(one.nbytes() for one in kept.values())
-    loss.backward()
-    adam = torch.optim.Adam(model.parameters()); adam.step()
-    states = sum(one.nbytes + one.grad.nbytes for one in model.parameters())
-    states += sum(v.nbytes for s in adam.state.values() for v in s.values())
-    count = sum(one.numel() for one in model.parameters())
-    rows.append([count, layers, hidden, heads, seq, micro, states, saved])
-print(json.dumps(rows))
-"""
-
-
-def test_what_torch_really_allocates_is_in_the_range() -> None:
-    """Random small transformers on the CPU, in fp32, trained for one step."""
-    python = os.environ.get("NETDOCTOR_TEST_TORCH_PYTHON")
-    if not python:
-        pytest.skip("NETDOCTOR_TEST_TORCH_PYTHON names no interpreter")
-    out = subprocess.run([python, "-c", MEASURE], capture_output=True, text=True, check=True, timeout=120)
-    for params, layers, hidden, heads, seq, micro, real, saved in json.loads(out.stdout):
-        job = Job(
-            params=params, dtype="fp32", layers=layers, hidden=hidden, heads=heads, seq=seq, micro=micro
-        )
-        # Adam counts its steps in 4 bytes for each tensor.
-        assert real == pytest.approx(states(job, dp=1, shards=1)[0], rel=0.01)
-        low, high = activations(job, tp=1, pp=1)
-        assert low <= saved <= high, (job, saved / low, saved / high)
