@@ -53,7 +53,7 @@ def bw_collectives(
         where it works.
 
     Fix:
-        The finding names the collective, and the node if that can be told. Run it alone with nccl-tests
+        The finding names the collective, and the node if its values show it. Run it alone with nccl-tests
         (all_gather_perf, alltoall_perf, …) on that node with another one. For wrong values take the node out,
         and test its memory, its GPU and its NIC.
     """
@@ -104,11 +104,11 @@ def blame(rows: tuple[SizeRow, ...]) -> Blame:
 
 def _wrong(rows: Mapping[str, tuple[SizeRow, ...]]) -> Iterator[Finding]:
     """One finding for all collectives that blame the same nodes in the same way."""
-    alike: dict[Blame, dict[str, list[SizeRow]]] = {}
+    by_blame: dict[Blame, dict[str, list[SizeRow]]] = {}
     for name, all_sizes in rows.items():
         if bad := [row for row in all_sizes if row.wrong]:
-            alike.setdefault(blame(tuple(bad)), {})[name] = bad
-    for (cause, nodes), found in alike.items():
+            by_blame.setdefault(blame(tuple(bad)), {})[name] = bad
+    for (cause, nodes), found in by_blame.items():
         first = next(iter(found.values()))[0]
         counts = {name: sum(sum(row.wrong.values()) for row in bad) for name, bad in found.items()}
         texts = [

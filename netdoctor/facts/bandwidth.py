@@ -232,7 +232,7 @@ class SizeRow:
     busbw_gbyte_s: float
     wrong: dict[str, int] = field(default_factory=dict)  # values that were not the sum, by node
     first_wrong: str = ""
-    # wrong_from[node]: whose values came out wrong on it, where that can be told (no sum says it).
+    # wrong_from[node]: whose values came out wrong on it, where values show it (a sum does not).
     wrong_from: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property

@@ -87,7 +87,7 @@ def job_of(text: str) -> Job:
 
 def states(job: Job, *, dp: int, shards: int) -> Range:
     """Bytes of weights, gradients and optimizer of a rank. shards: tp x pp."""
-    mine, full = job.params / shards, job.dtype == "fp32"
+    share, full = job.params / shards, job.dtype == "fp32"
     low, high = WEIGHT[job.dtype]
     grads = (4, 4) if full else (2, 4)
     moments = (8, 8) if job.optimizer == "adam" else (0, 4)
@@ -96,7 +96,7 @@ def states(job: Job, *, dp: int, shards: int) -> Range:
     def bytes_of(end: int) -> float:
         weights = (low, high)[end] / (dp if job.zero == 3 else 1)
         gradients = grads[end] / (dp if job.zero >= 2 else 1)
-        return mine * (weights + gradients + (moments[end] + master) / (dp if job.zero else 1))
+        return share * (weights + gradients + (moments[end] + master) / (dp if job.zero else 1))
 
     return bytes_of(0), bytes_of(1)
 
@@ -113,27 +113,27 @@ def activations(job: Job, *, tp: int, pp: int) -> Range:
     # The first stage of a pipeline holds pp micro batches of layers/pp layers.
     low, high = job.layers / pp * layer_low, job.layers * layer_high
     if job.ckpt == "full":  # one layer at a time is computed again
-        whole = 1.25 * (10 + 24 / tp + scores / tp)
-        low, high = job.layers / pp * 2 / tp, job.layers * 2.5 + whole
+        one_layer = 1.25 * (10 + 24 / tp + scores / tp)
+        low, high = job.layers / pp * 2 / tp, job.layers * 2.5 + one_layer
     logits = job.seq * job.micro * (job.vocab or 0) / tp
     return sbh * low, sbh * high + 12 * logits
 
 
 def need(job: Job, *, dp: int, tp: int, pp: int) -> Range:
     """Bytes that the fullest rank needs, low and high."""
-    mine = job.params / (tp * pp)
+    share = job.params / (tp * pp)
     low, high = states(job, dp=dp, shards=tp * pp)
-    kept = activations(job, tp=tp, pp=pp)
+    activation_bytes = activations(job, tp=tp, pp=pp)
     # Adam's foreach form copies once more what it updates, when activations are gone again:
     # https://docs.pytorch.org/docs/stable/generated/torch.optim.Adam.html
-    step = 4 * mine / (dp if job.zero else 1)
+    step = 4 * share / (dp if job.zero else 1)
     buffers = 0.0
     if dp > 1:
         width = 4 if job.zero == 0 or job.dtype == "fp32" else 2
-        buffers = width * (mine if job.zero == 0 else 2 * min(mine, BUCKET))
-        buffers += width * min(mine, LIVE) if job.zero == 3 else 0
-    most = (high + max(kept[1], step) + buffers) * FRAGMENTS + OVERHEAD[1]
-    return low + kept[0] + OVERHEAD[0], most
+        buffers = width * (share if job.zero == 0 else 2 * min(share, BUCKET))
+        buffers += width * min(share, LIVE) if job.zero == 3 else 0
+    most = (high + max(activation_bytes[1], step) + buffers) * FRAGMENTS + OVERHEAD[1]
+    return low + activation_bytes[0] + OVERHEAD[0], most
 
 
 def help_of(job: Job, *, dp: int, tp: int, pp: int) -> list[str]:
@@ -198,8 +198,8 @@ def lines(fit: Mapping[str, Any], dtype: str) -> list[str]:
         found.append("not all was counted: give layers, hidden, heads, seq and vocab")
     for row in fit["nodes"]:
         free = row["free_bytes"]
-        seen = "free memory is unknown" if free is None else f"{free / GIB:.1f} GiB free"
-        found.append(f"{row['state']} on {row['node']}: needs {gib((low, high))} a rank, {seen}")
+        free_text = "free memory is unknown" if free is None else f"{free / GIB:.1f} GiB free"
+        found.append(f"{row['state']} on {row['node']}: needs {gib((low, high))} a rank, {free_text}")
         if row["dtype"] != "native":
             found.append(f"{dtype} on {row['node']}: {row['dtype']}")
     return [*found, *(f"would need: {one}" for one in fit["would_help"])]
