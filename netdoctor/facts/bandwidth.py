@@ -288,3 +288,35 @@ class Collectives:
     failed: str = ""  # the one in which a rank failed; those after it did not run
     unread: dict[str, str] = field(default_factory=dict)  # as in PairRates
     budget_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LadderRun:
+    """A small data-parallel training on some nodes, in seconds of its slowest rank.
+
+    Rates are the bytes of its gradients by the time of a step, x 2 (n - 1) / n over n ranks as the busbw of
+    an all-reduce, in 10^9 bytes per second: on equal links they do not depend on n.
+    """
+
+    nodes: tuple[str, ...]
+    step_s: float  # median
+    least_s: float
+    gbyte_s: float
+    best_gbyte_s: float  # of the fastest step
+    steps: int = 0
+
+
+@fact("ladder", scope="cluster", origin="measure")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ladder:
+    """The same training on two nodes, four and so on, and where it gets slower on parts of them.
+
+    runs: in their order; a run may come twice.
+    """
+
+    session: Session = field(default_factory=Session)
+    gradient_bytes: int = 0
+    alone_s: float = 0.0  # a step without an exchange, on the slowest rank
+    runs: tuple[LadderRun, ...] = ()
+    budget_s: float = 0.0
+    unread: dict[str, str] = field(default_factory=dict)  # as in PairRates

@@ -12,6 +12,7 @@ from netdoctor.facts.bandwidth import (
     AllReduce,
     Baseline,
     Collectives,
+    Ladder,
     NcclTaken,
     PairRate,
     PairRates,
@@ -37,6 +38,7 @@ from netdoctor.measure.common import read_as
 from netdoctor.measure.declare import Context, experiment
 from netdoctor.measure.gpus import MOST_GPUS
 from netdoctor.measure.load.collectives import collectives, rows_of, sweep_wait_s
+from netdoctor.measure.load.ladder import ladder
 from netdoctor.measure.ranks import (
     NO_DISTRIBUTED,
     RANK_S,
@@ -118,22 +120,22 @@ def _solo_wait_s(world: int) -> float:
 @experiment(
     after=["ports", "tcp_rates"],
     needs=["software", "gpu", "rdma"],  # which interpreter has torch, and whose GPUs are idle
-    shares={"pair_rates": 0.35, "allreduce": 0.25, "collectives": 0.3},
+    shares={"pair_rates": 0.35, "allreduce": 0.25, "collectives": 0.3, "ladder": 0.3},
     bound_s=_bound_s,
     cost="loads-gpu",
     tells_lost=True,
 )
 def allreduce(
     context: Context,
-) -> tuple[PairRates | Missing, AllReduce | Missing, Collectives | Missing]:
-    """Torch starts on idle GPUs, on CPUs where nodes have none, and times all-reduces, pairs, or collectives.
+) -> tuple[PairRates | Missing, AllReduce | Missing, Collectives | Missing, Ladder | Missing]:
+    """Torch starts on idle GPUs, on CPUs where nodes have none: all-reduces, pairs, collectives, a ladder.
 
     Whichever have a share of the time share one start of ranks. What ranks could not do is in the facts.
     """
     context = among_connected(context)
     roster = roster_of(context)
     if isinstance(roster, Missing):
-        return roster, roster, roster
+        return roster, roster, roster, roster
     return TorchRun(context, roster).measure()
 
 
@@ -164,8 +166,11 @@ class TorchRun:
         self.pairs = PairRates(session=self.session)
         self.reduced = _expected(AllReduce(), self.parts)
         self.collectives = Collectives()
+        self.ladder = Ladder()
 
-    def measure(self) -> tuple[PairRates | Missing, AllReduce | Missing, Collectives | Missing]:
+    def measure(
+        self,
+    ) -> tuple[PairRates | Missing, AllReduce | Missing, Collectives | Missing, Ladder | Missing]:
         seconds = self.context.seconds
         try:
             self._start()
@@ -180,16 +185,21 @@ class TorchRun:
                 # Last, and what fails in them is no trouble of the others.
                 sizes, budget_s = self._sizes(), seconds["collectives"]
                 self.collectives = collectives(self.ranks, self.session, sizes, budget_s)
+            if "ladder" in seconds and not self.collectives.failed:
+                self.ladder = ladder(self.ranks, self.session, seconds["ladder"])
         except Failed as failed:
             if only_import(failed.troubles):
-                return NO_DISTRIBUTED, NO_DISTRIBUTED, NO_DISTRIBUTED
+                return NO_DISTRIBUTED, NO_DISTRIBUTED, NO_DISTRIBUTED, NO_DISTRIBUTED
             self.session = replace(self.session, trouble=failed.troubles)
         finally:
             self.ranks.stop()
+        # Nothing is trained by ranks that a collective has stopped.
+        ended = self.collectives.session if self.collectives.failed else self.session
         return (
             replace(self.pairs, session=self.session),
             replace(self.reduced, session=self.session),
             self.collectives if self.collectives.failed else replace(self.collectives, session=self.session),
+            self.ladder if self.ladder.session.trouble else replace(self.ladder, session=ended),
         )
 
     def _start(self) -> None:

@@ -66,7 +66,8 @@ NOWHERE = {
         "measured in launch and full scans",
     ),
     **dict.fromkeys(
-        ("allreduce", "collectives", "pair_rates", "tcp_rates", "rdma_rates"), "bandwidth takes its time"
+        ("allreduce", "collectives", "ladder", "pair_rates", "tcp_rates", "rdma_rates"),
+        "bandwidth takes its time",
     ),
 }
 NO_DRIVER = {"cloud-vm", "cpu-cluster", "graviton", "mi300x", "microvm"}

@@ -20,6 +20,8 @@ import time
 CONFIG = globals().get("CONFIG") or {}
 ALIVE_S = 0.5
 DTYPE_BYTES = 4
+# Width of the layers that are trained: 1 MiB each.
+TRAINED_SIDE = 512
 # Each rank brings the whole numbers 1 to PERIOD in turn, and begins at another one. float32 adds them up
 # exactly, in any order, while the sum stays under 2^24: over up to 132,000 ranks.
 PERIOD = 127
@@ -525,6 +527,40 @@ class Rank:
             rows.append(row)
             del buffers
         return rows
+
+    def train(self, step):
+        """Steps of a small data-parallel training on some ranks: the seconds of each on the slowest of them.
+
+        Little is computed, and as many gradients are exchanged as asked for, in DDP's own buckets.
+        """
+        ranks = [rank for first, count in step["runs"] for rank in range(first, first + count)]
+        group = self.group(ranks)
+        if self.rank not in ranks:
+            return {}
+        stage("training")
+        torch, side = self.torch, TRAINED_SIDE
+        layers = max(int(step["bytes"]) // (side * side * DTYPE_BYTES), 1)
+        parts = [torch.nn.Linear(side, side, bias=False) for _ in range(layers)]
+        model = torch.nn.Sequential(*parts).to(self.device)
+        batch = self.filled(8 * side, 0.5).view(8, side)
+
+        def once(model):
+            began = time.perf_counter()
+            model(batch).sum().backward()
+            model.zero_grad()
+            self.sync()
+            _now["done"] += 1
+            return time.perf_counter() - began
+
+        once(model)
+        alone = once(model)
+        model = torch.nn.parallel.DistributedDataParallel(model, process_group=group)
+        once(model)  # its buckets are made in the first step
+        warm = self.greatest(once(model), group)
+        count = int(max(3, min(100, float(step["seconds"]) / max(warm, 1e-6))))
+        times = [self.greatest(once(model), group) for _ in range(count)]
+        stage("ready")
+        return {"steps": times, "alone_s": self.greatest(alone, group)}
 
     def pairs(self, step):
         """Directed pairs at once, each in its own time: the receiver asks for messages and times them."""
