@@ -44,7 +44,7 @@ def bw_ladder(
     """A small training is as fast on four nodes, eight and all as it is on two.
 
     Looks at:
-        Steps of a DistributedDataParallel model that computes little and exchanges gradients of 4 MiB or
+        Steps of a DistributedDataParallel model that computes little and exchanges gradients of 1 MiB or
         more, on the first two nodes of the list, four, eight and so on up to all. A rate is the bytes of the
         gradients by the time of a step, times 2(n-1)/n over n ranks, as busbw of an all-reduce: equal links
         give the same rate on any number of nodes. Each size keeps 90 % of the one below; two other nodes
@@ -88,7 +88,7 @@ def bw_ladder(
 
 def _slow(found: Climb, text: str, measures: Mapping[str, Measure]) -> Iterator[Finding]:
     runs = [*found.rungs, *found.searched]
-    slowest, usual = found.rungs[-1], max(runs, key=lambda one: one.best_gbyte_s)
+    slowest, fastest = found.rungs[-1], max(runs, key=lambda one: one.best_gbyte_s)
     if found.from_nodes == 2:  # the first two may be the good ones
         slowest = min(runs, key=lambda one: one.best_gbyte_s)
     count = found.from_nodes
@@ -109,11 +109,11 @@ def _slow(found: Climb, text: str, measures: Mapping[str, Measure]) -> Iterator[
     }
     for node in found.nodes if found.blame is Blame.NODE else (CLUSTER,):
         yield cause.warn(
-            f"slower {what}: {gbyte(slowest.best_gbyte_s)}, others {gbyte(usual.best_gbyte_s)}; {text}",
+            f"slower {what}: {gbyte(slowest.best_gbyte_s)}, others {gbyte(fastest.best_gbyte_s)}; {text}",
             at=node,
             culprits=found.nodes,
             observed=f"{gbyte(slowest.best_gbyte_s)} on {len(slowest.nodes)} nodes",
-            expected=PEERS(f"{GOOD:.0%} of {gbyte(usual.best_gbyte_s)}, as on {listing(usual.nodes, 3)}"),
+            expected=PEERS(f"{GOOD:.0%} of {gbyte(fastest.best_gbyte_s)}, as on {listing(fastest.nodes, 3)}"),
             seen=seen("runs in their order", "\n".join(map(_line, runs))),
             fixes=fixes[found.blame],
             measures=measures,

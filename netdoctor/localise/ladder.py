@@ -91,11 +91,11 @@ class _Climber:
             nodes=nodes,
         )
 
-    def _run(self, nodes: tuple[str, ...], kept: list[LadderRun]) -> LadderRun:
+    def _run(self, nodes: tuple[str, ...], runs: list[LadderRun]) -> LadderRun:
         run = self.measure(nodes)
         if run is None:
             raise _OutOfTime
-        kept.append(run)
+        runs.append(run)
         return run
 
     def _is_slow(self, nodes: tuple[str, ...], reference: float) -> bool:

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.rates]
 
 SEEDS = int(os.environ.get("NETDOCTOR_TEST_LADDERS", "1"))
 # Of a link, far below what two cores send for eight ranks; and what the whole fabric lets pass in the test.
-LINK, LINK_BYTES_S = "24mbit", 3_000_000
+LINK, LINK_BYTES_S = "50mbit", 6_250_000
 
 # As sitecustomize.py: a node that takes its time for each layer.
 TAKES_TIME = """\
@@ -49,7 +49,7 @@ table bridge ladder {{
 
 @pytest.fixture(scope="module")
 def eight(make_lab: Maker) -> Lab:
-    python, why = torch_python()
+    _, why = torch_python()
     if why:
         pytest.skip(why)
     lab = make_lab(8)
@@ -91,7 +91,7 @@ def fault(lab: Lab, folder: Path, kind: str, node: str, chance: random.Random) -
     python = torch_python()[0]
     if kind in ("link", "direction"):
         ways = ("in", "out") if kind == "link" else (chance.choice(["in", "out"]),)
-        shape(lab, node, ways, f"{chance.uniform(6, 14):.1f}mbit")
+        shape(lab, node, ways, f"{chance.uniform(12, 30):.1f}mbit")
         try:
             yield python
         finally:

@@ -13,7 +13,7 @@ from netdoctor.measure.ranks import RANK_S, Failed, Ranks
 
 MIB = 1024**2
 # Gradients as DDP sends them, in buckets of 25 MiB: at least, and at most by backend.
-LEAST_BYTES = 4 * MIB
+LEAST_BYTES = MIB
 MOST_BYTES = {"gloo": 256 * MIB, "nccl": 1024 * MIB}
 # A run at least, and at most; a search may need so many beside the rungs. A step is to take a tenth of a run,
 # so that groups and first steps do not count.
@@ -35,6 +35,7 @@ def ladder(ranks: Ranks, session: Session, budget_s: float) -> Ladder:
     each_s = min(max(budget_s / (len(sizes(len(ranks.nodes))) + SEARCH), LEAST_S), MOST_S)
     end = time.monotonic() + budget_s
     runs: list[LadderRun] = []
+    took_s = each_s  # the longest run so far, with its groups and first steps
 
     def run(nodes: Sequence[str], gradient_bytes: int) -> tuple[LadderRun, float] | None:
         world = sum(len(ranks.on_node(node)) for node in nodes)
@@ -63,9 +64,12 @@ def ladder(ranks: Ranks, session: Session, budget_s: float) -> Ladder:
         return one, row.alone_s
 
     def measure(nodes: tuple[str, ...]) -> LadderRun | None:
-        if time.monotonic() + each_s > end:
+        nonlocal took_s
+        began = time.monotonic()
+        if began + took_s > end:
             return None
         answer = run(nodes, gradient_bytes)
+        took_s = max(took_s, time.monotonic() - began)
         if answer is None:
             return None
         runs.append(answer[0])
@@ -75,8 +79,8 @@ def ladder(ranks: Ranks, session: Session, budget_s: float) -> Ladder:
     try:
         probe = run(ranks.nodes[:2], LEAST_BYTES)
         if probe is not None:
-            wanted = LEAST_BYTES * each_s / STEPS / probe[0].step_s
-            gradient_bytes = int(min(max(wanted, LEAST_BYTES), MOST_BYTES[ranks.backend]))
+            bytes_of_a_tenth = LEAST_BYTES * each_s / STEPS / probe[0].step_s
+            gradient_bytes = int(min(max(bytes_of_a_tenth, LEAST_BYTES), MOST_BYTES[ranks.backend]))
             alone_s = probe[1]
             climb(ranks.nodes, measure)
     except Failed as failed:

@@ -160,8 +160,8 @@ def test_two_nodes_have_nobody_to_be_compared_with() -> None:
 
 def test_gradients_are_as_large_as_the_links_are_fast() -> None:
     sizes_of = {link: Model(link=link).measured().gradient_bytes for link in (1e6, 1e8, 1e12)}
-    assert sizes_of[1e6] == 4 * 1024**2
-    assert sizes_of[1e6] < sizes_of[1e8] < sizes_of[1e12] == 256 * 1024**2
+    assert sizes_of[1e6] == 1024**2
+    assert sizes_of[1e6] < sizes_of[1e8] < sizes_of[1e12] <= 256 * 1024**2
 
 
 def test_figures_that_cannot_be_are_said() -> None:
