@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from netdoctor.report import bands
-from netdoctor.report.model import Cause, Report
+from netdoctor.report.model import Cause, Report, TrialRecord
 from netdoctor.report.summary import LETTERS
 
 # Badness in which "worse" and "better" are meant; skip and blocked say nothing about the node.
@@ -61,6 +61,47 @@ class FactChange:
     nodes: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class TrialChange:
+    """What `netdoctor try` said of the job, then and now. before: None where it was not tried."""
+
+    before: TrialRecord | None
+    now: TrialRecord
+
+    @property
+    def is_same_job(self) -> bool:
+        """Whether both tried one command, and on as many nodes."""
+        before, now = self.before, self.now
+        return before is not None and (before.command, before.nodes) == (now.command, now.nodes)
+
+    @property
+    def ratio(self) -> float:
+        """How much faster the steps are now: -0.5 for half, 0 where that cannot be said."""
+        before, now = self.before.steps_per_s if self.before else None, self.now.steps_per_s
+        return now / before - 1.0 if before and now and self.is_same_job else 0.0
+
+    def went(self, was: str, is_: str) -> bool:
+        """Whether the same job was in one state, and is in the other."""
+        states = (self.before.state if self.before else "", self.now.state)
+        return states == (was, is_) and self.is_same_job
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether it started and does not any more, is half as fast as one earlier run, or slow from some
+        number of nodes on. What was not decided proves nothing."""
+        return self.went("started", "failed") or (
+            self.went("started", "started") and (self.ratio <= -HALVED or self.breaks)
+        )
+
+    @property
+    def breaks(self) -> bool:
+        """Whether a ladder that held does not any more, or from fewer nodes on."""
+        before, now = self.before.ladder if self.before else None, self.now.ladder
+        if before is None or now is None or now.from_nodes is None:
+            return False
+        return before.from_nodes is None or now.from_nodes < before.from_nodes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diff:
     """What changed. Causes go by their fingerprints."""
@@ -82,6 +123,7 @@ class Diff:
     nodes_removed: tuple[str, ...] = ()
     checks_added: tuple[str, ...] = ()
     checks_removed: tuple[str, ...] = ()
+    trial: TrialChange | None = None  # None where it came to the same, and where neither tried a job
 
     @property
     def empty(self) -> bool:
@@ -90,7 +132,9 @@ class Diff:
     @property
     def is_worse(self) -> bool:
         """Whether anything is worse than it was: what `netdoctor diff` ends with 1 for."""
-        return bool(self.new or self.worse or self.verdict_worse or any(m.is_worse for m in self.moved))
+        return bool(self.new or self.worse or self.verdict_worse or any(m.is_worse for m in self.moved)) or (
+            self.trial is not None and self.trial.is_worse
+        )
 
 
 def diff(before: Report, now: Report, further: Sequence[Report] = ()) -> Diff:
@@ -121,7 +165,24 @@ def diff(before: Report, now: Report, further: Sequence[Report] = ()) -> Diff:
         nodes_removed=_only(before.matrix.nodes, now.matrix.nodes),
         checks_added=_only(now.matrix.checks, before.matrix.checks),
         checks_removed=_only(before.matrix.checks, now.matrix.checks),
+        trial=_trial(before.trial, now.trial),
     )
+
+
+def _trial(before: TrialRecord | None, now: TrialRecord | None) -> TrialChange | None:
+    """How the job fares now. A report whose job was not tried says nothing of it."""
+    if now is None or before == now:
+        return None
+    found = TrialChange(before, now)
+    if before is None or not found.is_same_job:
+        return found
+    rates = [one.steps_per_s is None for one in (before, now)]
+    still = before.state == now.state and rates[0] == rates[1] and _break_of(before) == _break_of(now)
+    return None if still and abs(found.ratio) <= bands.DEFAULTS["GB/s"][0] else found
+
+
+def _break_of(trial: TrialRecord) -> tuple[int | None, tuple[str, ...]] | None:
+    return (trial.ladder.from_nodes, trial.ladder.nodes_at_fault) if trial.ladder is not None else None
 
 
 def _only(these: tuple[str, ...], those: tuple[str, ...]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from netdoctor.explain.joining import Proof
 from netdoctor.inventory.nodeset import fold
-from netdoctor.report.model import Report
+from netdoctor.report.model import Report, TrialCause, TrialLadder, TrialRecord, TrialRung
 from netdoctor.text import clean, hung
 from netdoctor.trial.following import Follower
 from netdoctor.trial.judging import Ended, Judgement, State
@@ -203,6 +203,47 @@ def to_json(result: TrialResult) -> dict[str, Any]:
         "ladder": _ladder(result.ladder) if result.ladder is not None else None,
         "logs": result.logs or None,
     }
+
+
+def to_record(result: TrialResult, finished: str) -> TrialRecord:
+    """What the report of the nodes keeps of a trial. finished: RFC 3339 in UTC."""
+    job, judgement = result.job, result.judgement
+    ladder = result.ladder
+    return TrialRecord(
+        state=str(judgement.state),
+        headline=judgement.headline,
+        finished=finished,
+        seconds=round(result.seconds, 3),
+        command=result.command,
+        ended_by=str(result.ended),
+        nodes=len(job.nodes),
+        world_size=job.world or None,
+        joined=len(job.joined),
+        first_step_s=job.first_step_s(),
+        steps=job.steps(),
+        steps_per_s=job.rate(),
+        over=tuple(transport(result)),
+        found=judgement.found,
+        nodes_at_fault=judgement.nodes,
+        causes=tuple(
+            TrialCause(title=c.title, confidence=c.sure, source=c.source, nodes=c.nodes, key=c.key)
+            for c in result.causes
+        ),
+        ladder=ladder_record(ladder) if ladder is not None else None,
+        logs=result.logs or None,
+    )
+
+
+def ladder_record(ladder: Ladder) -> TrialLadder:
+    return TrialLadder(
+        rungs=tuple(
+            TrialRung(nodes=len(r.nodes), ranks=r.ranks, state=str(r.state), steps_per_s=r.rate)
+            for r in ladder.rungs
+        ),
+        from_nodes=ladder.from_nodes,
+        nodes_at_fault=ladder.nodes,
+        headline=ladder.why,
+    )
 
 
 def _ladder(ladder: Ladder) -> dict[str, Any]:

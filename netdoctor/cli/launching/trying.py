@@ -157,10 +157,15 @@ def run(args: argparse.Namespace) -> int:
     folder = args.logs or LOGS / time.strftime("%Y%m%d-%H%M%S")
     try_on = _climb_ladder if args.ladder else _run_trial
     result, code = try_on(args, before, targets, folder)
+    finished = time.time()
+    report = before.report if before.path == before.plan.request.save else None
     if code in (1, 3) and (code == 1 or result.judgement.hangs):
-        result = replace(result, causes=_find_causes(args, before, result))
+        causes, now = _find_causes(args, before, result)
+        result, report = replace(result, causes=causes), now or report
     result = replace(result, again=_next_command(args, result))
     _write_result(args, result, folder)
+    if report is not None:
+        _save_report(args, before.plan, report, result, finished)
     _show(args, result)
     return code
 
@@ -298,8 +303,10 @@ def _run_trial(
     return result, code
 
 
-def _find_causes(args: argparse.Namespace, before: _Before, result: "TrialResult") -> "tuple[Cause, ...]":
-    """What the logs say, joined with a scan of the nodes as they are now."""
+def _find_causes(
+    args: argparse.Namespace, before: _Before, result: "TrialResult"
+) -> "tuple[tuple[Cause, ...], Report | None]":
+    """What the logs say, joined with a scan of the nodes as they are now; that scan."""
     from netdoctor.cli.explain_scan import joined, measured_of
     from netdoctor.explain.engine import explain
     from netdoctor.trial.rendering import causes_of_scan
@@ -320,7 +327,7 @@ def _find_causes(args: argparse.Namespace, before: _Before, result: "TrialResult
     if report is not None:
         proved = {text for cause in found for text in cause.source.split("; ")}
         found += causes_of_scan(report, proved, measured_of(report).proofs)
-    return tuple(found)
+    return tuple(found), report
 
 
 def _causes_in_logs(explanation: "Explanation", result: "TrialResult") -> "list[Cause]":
@@ -419,6 +426,21 @@ def _write_result(args: argparse.Namespace, result: "TrialResult", folder: Path)
     for path in (Path(f"{folder}.json"), *outputs):
         try:
             write_whole(path, text.encode())
+        except OSError as error:
+            _say(args, f"{path}: {error.strerror or error}", True)
+
+
+def _save_report(
+    args: argparse.Namespace, plan: "Plan", report: "Report", result: "TrialResult", finished: float
+) -> None:
+    """The trial in the report of its nodes, which is what history and diff read."""
+    from netdoctor.report.save import save
+    from netdoctor.scanning.reporting import rfc3339
+    from netdoctor.trial.rendering import to_record
+
+    if (path := plan.request.save) is not None:
+        try:
+            save(replace(report, trial=to_record(result, rfc3339(finished))), path)
         except OSError as error:
             _say(args, f"{path}: {error.strerror or error}", True)
 
