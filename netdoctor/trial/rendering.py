@@ -6,11 +6,12 @@ from typing import Any
 
 from netdoctor.explain.joining import Proof
 from netdoctor.inventory.nodeset import fold
+from netdoctor.report.formats.trial import ladder_lines
 from netdoctor.report.model import Report, TrialCause, TrialLadder, TrialRecord, TrialRung
 from netdoctor.text import clean, hung
 from netdoctor.trial.following import Follower
 from netdoctor.trial.judging import Ended, Judgement, State
-from netdoctor.trial.ladder import Ladder, rows
+from netdoctor.trial.ladder import Ladder
 
 SCHEMA = "netdoctor.trial/1"
 LABEL = 10
@@ -96,7 +97,7 @@ def lines(result: TrialResult, width: int) -> Iterator[str]:
     if result.ladder is not None:
         if result.ladder.why:
             yield from wrapped(result.ladder.why, f"{'ladder':<{LABEL}}", width)
-        yield from ("", *rows(result.ladder), "")
+        yield from ("", *ladder_lines(ladder_record(result.ladder), width), "")
     for label, texts in _rows(result):
         for i, text in enumerate(texts):
             yield from wrapped(text, f"{'' if i else label:<{LABEL}}", width)

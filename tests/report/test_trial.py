@@ -10,10 +10,17 @@ import pytest
 from netdoctor import cli
 from netdoctor.report import changes, history
 from netdoctor.report.diff import diff
+from netdoctor.report.formats.html import render as html
+from netdoctor.report.formats.text import render as text
+from netdoctor.report.formats.trial import ladder_lines
 from netdoctor.report.model import Report, TrialCause, TrialLadder, TrialRecord, TrialRung
 from netdoctor.report.redact import redact
 from netdoctor.report.save import load, save
+from netdoctor.tui.pages import causes
+from netdoctor.tui.state import Known, opened
+from tests.hostile import HOSTILE, each_of
 from tests.report.build import sample_report
+from tests.report.test_html import Reader
 
 STARTED = TrialRecord(
     state="started",
@@ -149,8 +156,8 @@ def test_its_names_are_redacted() -> None:
 def test_diff(before: TrialRecord | None, now: TrialRecord | None, worse: bool, texts: list[str]) -> None:
     found, shown = rows(before, now)
     assert found == worse, shown
-    for text in texts:
-        assert text in shown
+    for one in texts:
+        assert one in shown
 
 
 def test_diff_as_json() -> None:
@@ -184,3 +191,73 @@ def test_diff_compares_with_the_trial_before_also_behind_a_scan(
     assert len(os.listdir(".netdoctor/history")) == 3
     assert cli.run(["diff", "--width", "120"]) == 1
     assert "STARTED -> FAILED" in capfd.readouterr().out
+
+
+def test_the_ladder_as_bars() -> None:
+    ladder = slower(4.02, 4).ladder
+    assert ladder is not None
+    assert ladder_lines(ladder, 80) == [
+        "nodes  ranks   steps/s  of one  of below",
+        f"    1      4      8.91    100%            {38 * '#'}",
+        f"    2      8      8.72     98%       98%  {37 * '#'}",
+        f"    4     16      4.02     45%       46%  {17 * '#'}",
+    ]
+    assert [len(line) for line in ladder_lines(ladder, 60)] == [40, 60, 60, 50]
+    assert max(map(len, ladder_lines(ladder, 45))) <= 45
+
+
+def test_a_ladder_of_a_stranger_is_bounded() -> None:
+    rungs = [TrialRung(nodes=n, ranks=n, state="x" * 99, steps_per_s=-1e308 * (n % 2)) for n in range(9999)]
+    lines = ladder_lines(TrialLadder(rungs=tuple(rungs)), 80)
+    assert len(lines) < 40
+    assert max(map(len, lines)) <= 80
+    first = (
+        TrialRung(nodes=1, ranks=1, state="failed"),
+        TrialRung(nodes=2, ranks=2, state="started", steps_per_s=3.0),
+    )
+    assert ladder_lines(TrialLadder(rungs=first), 80)[1:] == [
+        "    1      1    failed",
+        f"    2      2         3                    {38 * '#'}",
+    ]
+
+
+@pytest.mark.parametrize("width", [100, 80, 60, 40])
+def test_in_the_text_report(width: int) -> None:
+    shown = text(tried(dataclasses.replace(slower(4.02, 4), state="failed")), width=width)
+    assert "FAILED      all 16 ranks joined" in shown
+    flat = " ".join(shown.split())
+    assert "job torchrun train.py (2026-01-02 14:06 UTC, 4 nodes)" in flat
+    assert "ladder gpu-a04 is slow together with gpu-a01" in flat
+    assert "45% 46%" in flat
+    assert max(map(len, shown.splitlines())) <= max(width, 80)
+
+
+def test_in_the_page() -> None:
+    page = Reader(html(tried(slower(4.02, 4))))
+    assert [one for one in page.of("span") if one.startswith("STARTED all 16 ranks joined")]
+    assert "gpu-a04 is slow together with gpu-a01" in page.of("dd")
+    bars = [one for one in page.attributes("rect") if one.get("class", "").startswith("rate")]
+    assert [(one["width"], one["class"]) for one in bars] == [
+        ("240.0", "rate"), ("234.9", "rate"), ("108.3", "rate f"),
+    ]  # fmt: skip
+    assert {"98%", "45%", "46%"} <= set(page.of("td"))
+    assert "The job, tried" not in html(tried(None))
+
+
+@pytest.mark.parametrize(("width", "small"), [(98, False), (78, False), (58, True)])
+@pytest.mark.parametrize("state", ["ready", "not_ready"])
+def test_on_the_first_screen(width: int, small: bool, state: str) -> None:
+    report = tried(slower(4.02, 4), state=state)
+    lines = [one.text for one in causes(opened(report), Known(report), width, 0.0, small=small)]
+    assert any(one.startswith("  STARTED     all 16 ranks joined") for one in lines)
+    assert any("45%" in one and "####" in one for one in lines)
+    assert not [one for one in lines if len(one) > width and "ssh" not in one and "netdoctor" not in one]
+
+
+@each_of(HOSTILE)
+def test_hostile_text_is_inert(attack: str) -> None:
+    report = tried(dataclasses.replace(FAILED, headline=HOSTILE[attack], found=(HOSTILE[attack],)))
+    lines = [one.text for one in causes(opened(report), Known(report), 78, 0.0)]
+    lines += changes.trial_lines(diff(tried(STARTED), report).trial)
+    assert not [c for one in lines for c in one if ord(c) < 32 or 127 <= ord(c) < 160]
+    Reader(html(report))
