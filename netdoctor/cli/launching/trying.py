@@ -23,6 +23,7 @@ from netdoctor.cli.options import (
 )
 from netdoctor.cli.parser import columns
 from netdoctor.cli.running import prepared, request_of, scan_now, signals, standing_report
+from netdoctor.cli.tui import no_terminal
 from netdoctor.errors import InputError
 from netdoctor.options import SECONDS
 from netdoctor.report import LAST
@@ -37,7 +38,9 @@ if TYPE_CHECKING:
     from netdoctor.report.model import Report
     from netdoctor.scanning import Plan
     from netdoctor.trial.following import Follower
+    from netdoctor.trial.judging import Ended
     from netdoctor.trial.rendering import Cause, TrialResult
+    from netdoctor.trial.running import Trial
 
 # A saved report that says yes stands for a scan for so long.
 RECENT_S = 3600.0
@@ -102,6 +105,7 @@ def _add_trial(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="1, 2, 4 and so on of the nodes, --for each: how it scales, and which node breaks it",
     )
+    add("--tui", action="store_true", help="watch its ranks on a live page")
     add("--nproc", type=count, metavar="N", help="processes on each node (default: its GPUs, or slots=)")
     add(
         "--start",
@@ -148,6 +152,8 @@ class _Before:
 def run(args: argparse.Namespace) -> int:
     if not args.started:
         args.parser.error("which command is to be tried? netdoctor try HOSTS -- COMMAND")
+    if args.tui and (why := no_terminal()):
+        raise InputError(f"--tui: {why}; without it progress is printed")
     request, _ = request_of(args, request_fields(args))
     plan = prepared(request, quiet=args.quiet)
     before = _look_at_nodes(args, plan)
@@ -243,9 +249,10 @@ def _climb_ladder(
     def measure(nodes: "Sequence[str]") -> Rung:
         nonlocal runs
         runs += 1
-        _say(args, f"{len(nodes)} of {len(targets)} nodes")
+        what = f"{len(nodes)} of {len(targets)} nodes"
+        _say(args, what)
         logs = folder / f"{runs:02d}-{len(nodes)}"
-        result, code = _run_trial(args, before, [by_id[node] for node in nodes], logs)
+        result, code = _run_trial(args, before, [by_id[node] for node in nodes], logs, what)
         results[tuple(nodes)] = result, code
         job, state = result.job, result.judgement.state
         return Rung(nodes=tuple(nodes), state=state, rate=job.rate(), ranks=job.world)
@@ -256,8 +263,10 @@ def _climb_ladder(
 
 
 def _run_trial(
-    args: argparse.Namespace, before: _Before, targets: "Sequence[Target]", folder: Path
+    args: argparse.Namespace, before: _Before, targets: "Sequence[Target]", folder: Path, what: str = ""
 ) -> "tuple[TrialResult, int]":
+    """Of a ladder `what` is the rung."""
+    from netdoctor.cli.launching.watching import Watcher
     from netdoctor.launch.starting import Where, commands_of
     from netdoctor.trial import judging
     from netdoctor.trial.logs import Logs
@@ -280,11 +289,10 @@ def _run_trial(
         probe=not args.no_probe,
         env=env,
     )
-    progress = _Progress(args, launch_plan.world)
+    progress = Watcher(launch_plan, args.seconds, what) if args.tui else _Progress(args, launch_plan.world)
     with signals(None) as stopped:
         trial = Trial(before.plan.transport, targets, commands, terms, logs, progress.update)
-        ended = trial.run()
-    progress.end()
+        ended = progress.run(trial, stopped)
     judgement = judging.judge(trial.follower, ended, trial.took)
     result = TrialResult(
         job=trial.follower,
@@ -404,10 +412,13 @@ class _Progress:
             self.last = key
             _say(self.args, f"{seconds:.0f} s: {text}")
 
-    def end(self) -> None:
+    def run(self, trial: "Trial", stopped: list[int]) -> "Ended":
+        """Run the trial; whatever signal ends it is in `stopped` already."""
+        ended = trial.run()
         if self.live:
             with suppress(OSError, ValueError):
                 sys.stderr.write("\r\x1b[K")
+        return ended
 
 
 def _say(args: argparse.Namespace, text: str, always: bool = False) -> None:
