@@ -21,15 +21,15 @@ def picture_of(
     for rank in list(job.ranks.values()):
         by_node.setdefault(rank.node, []).append(rank)
     rows = [_row(job, node, found, seconds, ranks.get(node, 0)) for node, found in by_node.items()]
-    shown = sorted(rows, key=lambda row: _ORDER.index(row.state))
+    ordered = sorted(rows, key=lambda row: _ORDER.index(row.state))
     left_out = 0
     if len(rows) > ROWS_MAX:
-        bad = [row for row in shown if row.is_bad]
+        bad = [row for row in ordered if row.is_bad]
         left_out = len(bad[BAD_MAX:])
-        shown = bad[:BAD_MAX]
+        ordered = bad[:BAD_MAX]
         for state in _ORDER:
-            alike = [row for row in rows if row.state == state and not row.is_bad]
-            shown += [_together(alike)] if alike else []
+            same_state = [row for row in rows if row.state == state and not row.is_bad]
+            ordered += [_together(same_state)] if same_state else []
     return Picture(
         seconds=seconds,
         limit_s=limit_s,
@@ -39,7 +39,7 @@ def picture_of(
         rate=job.rate(),
         nodes=len(rows),
         what=what,
-        rows=tuple(shown),
+        rows=tuple(ordered),
         left_out=left_out,
     )
 

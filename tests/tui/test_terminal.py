@@ -380,16 +380,28 @@ def test_a_trial_over_ssh_that_is_left_leaves_nothing_on_the_nodes(lab4: Lab, tm
     assert {node: len(lab4.pids(node)) for node in lab4.nodes} == before
 
 
-@pytest.mark.parametrize("key", ["q", "\x03"])
-@pytest.mark.parametrize("size", [(24, 80), (16, 60)])
-def test_a_trial_that_is_left_is_ended(tmp_path: Path, key: str, size: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    ("key", "size", "code"),
+    [
+        ("q", (24, 80), 130),
+        ("\x03", (16, 60), 130),
+        (signal.SIGINT, (24, 80), 130),
+        (signal.SIGTERM, (24, 80), 143),
+    ],
+)
+def test_a_trial_that_is_left_is_ended(
+    tmp_path: Path, key: str | signal.Signals, size: tuple[int, int], code: int
+) -> None:
     words = ["--no-scan", "--nproc", "2", "--for", "60", "--", "python3", str(JOB)]
     argv = ["-m", "netdoctor", "try", "--local", "--tui", *words]
     with terminal(*argv, cwd=tmp_path, size=size) as one:
         one.wait_for("2 of 2 ranks joined, step ")
         one.wait_for(lambda: re.search(r"steps +2/2", one.text) is not None)
-        one.keys(key)
-        assert one.end(40) == 130
+        if isinstance(key, str):
+            one.keys(key)
+        else:
+            one.process.send_signal(key)
+        assert one.end(40) == code
         one.assert_restored()
         assert "INTERRUPTED" in one.text
         assert "no process is left" in one.text

@@ -49,7 +49,7 @@ class TrialApp(App[None], inherit_bindings=False):
         self.hurried = False  # somebody does not wait for the end on the nodes
         self.crash: Exception | None = None
         self.signal = 0  # the number of the signal that asked for the end
-        self.shown: tuple[Picture, bool, int] | None = None
+        self.drawn: tuple[Picture, bool, int] | None = None
 
     def compose(self) -> ComposeResult:
         yield Bar(id="head")
@@ -76,9 +76,9 @@ class TrialApp(App[None], inherit_bindings=False):
             return
         width = self.size.width
         state = (self.picture(), self.ending, width)
-        if state == self.shown:
+        if state == self.drawn:
             return
-        first, self.shown = self.shown is None, state
+        first, self.drawn = self.drawn is None, state
         picture = state[0]
         self.query_one("#head", Bar).show(page.head(picture, width, ending=self.ending))
         lines = [page.columns(width - MARGIN), *page.table(picture, width - MARGIN)]
