@@ -178,7 +178,7 @@ def _trial(report: Report, width: int) -> list[Line]:
     found = report.trial
     if found is None:
         return []
-    look = {"pass": "good", "fail": "bad"}.get(trial.status(found), "open")
+    look = {"pass": "good", "fail": "bad", "warn": "warn"}.get(trial.status(found), "open")
     first, *more = wrap(fmt.plain(found.headline, 400), width - 16)
     lines = [Line(), line("  ", (f"{trial.word(found):<12}", look), (first, "head"))]
     lines += [line(" " * 14, piece) for piece in more]

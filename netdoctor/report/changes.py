@@ -62,7 +62,7 @@ def as_json(found: Diff, before: Report, now: Report, *, runs: int = 1, names: t
         "moved": [
             {**msgspec.to_builtins(m), "ratio": round(m.ratio, 4), "worse": m.is_worse} for m in found.moved
         ],
-        "trial": {**msgspec.to_builtins(found.trial), "worse": found.trial.is_worse} if found.trial else None,
+        "trial": {**msgspec.to_builtins(found.trial), "trend": found.trial.trend} if found.trial else None,
         "facts": msgspec.to_builtins(found.facts),
         "nodes": {"added": list(found.nodes_added), "removed": list(found.nodes_removed)},
         "checks": {"added": list(found.checks_added), "removed": list(found.checks_removed)},
@@ -148,8 +148,7 @@ def _unexplained(changes: Sequence[Change], causes: Sequence[Cause], report: Rep
 def trial_label(change: TrialChange | None) -> str:
     if change is None or not change.is_same_job:
         return "OTHER"
-    better = change.went("failed", "started") or (change.went("started", "started") and change.ratio > 0)
-    return "WORSE" if change.is_worse else "BETTER" if better else "MOVED"
+    return change.trend.upper() or "MOVED"
 
 
 def trial_lines(change: TrialChange | None) -> list[str]:
@@ -171,7 +170,7 @@ def trial_lines(change: TrialChange | None) -> list[str]:
     if both:
         went = (f"{r.nodes}: {_rate(rungs[r.nodes])} -> {_rate(r.steps_per_s)}" for r in both)
         lines.append(f"steps/s by nodes   {', '.join(went)}")
-    if change.breaks and now.ladder:
+    if now.ladder and now.ladder.headline:
         lines.append(fmt.plain(now.ladder.headline, 300))
     return lines
 

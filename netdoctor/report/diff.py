@@ -1,5 +1,6 @@
 """What changed between two reports: worse, better, moved, and who came and went. Pure."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -76,30 +77,32 @@ class TrialChange:
 
     @property
     def ratio(self) -> float:
-        """How much faster the steps are now: -0.5 for half, 0 where that cannot be said."""
-        before, now = self.before.steps_per_s if self.before else None, self.now.steps_per_s
-        return now / before - 1.0 if before and now and self.is_same_job else 0.0
-
-    def went(self, was: str, is_: str) -> bool:
-        """Whether the same job was in one state, and is in the other."""
-        states = (self.before.state if self.before else "", self.now.state)
-        return states == (was, is_) and self.is_same_job
+        """How much faster the steps of as many ranks are now: -0.5 for half, 0 where that cannot be said."""
+        before, now = self.before, self.now
+        if before is None or not self.is_same_job or before.world_size != now.world_size:
+            return 0.0
+        return now.steps_per_s / before.steps_per_s - 1.0 if before.steps_per_s and now.steps_per_s else 0.0
 
     @property
-    def is_worse(self) -> bool:
-        """Whether it started and does not any more, is half as fast as one earlier run, or slow from some
-        number of nodes on. What was not decided proves nothing."""
-        return self.went("started", "failed") or (
-            self.went("started", "started") and (self.ratio <= -HALVED or self.breaks)
-        )
+    def trend(self) -> str:
+        """``worse``: it started and does not any more, is half as fast as one earlier run, or its ladder
+        breaks on fewer nodes. ``better``: the reverse, at any rate. "" for neither: what was not decided
+        proves nothing."""
+        if self.before is None or not self.is_same_job:
+            return ""
+        states = (self.before.state, self.now.state)
+        if states != ("started", "started"):
+            return {("started", "failed"): "worse", ("failed", "started"): "better"}.get(states, "")
+        was, is_ = _breaks_at(self.before), _breaks_at(self.now)
+        if is_ < was or self.ratio <= -HALVED:
+            return "worse"
+        return "better" if is_ > was or self.ratio > 0 else ""
 
-    @property
-    def breaks(self) -> bool:
-        """Whether a ladder that held does not any more, or from fewer nodes on."""
-        before, now = self.before.ladder if self.before else None, self.now.ladder
-        if before is None or now is None or now.from_nodes is None:
-            return False
-        return before.from_nodes is None or now.from_nodes < before.from_nodes
+
+def _breaks_at(trial: TrialRecord) -> float:
+    """From how many nodes on a job is slow or broken; infinity where its ladder holds, or was not climbed."""
+    nodes = trial.ladder.from_nodes if trial.ladder is not None else None
+    return math.inf if nodes is None else nodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +136,7 @@ class Diff:
     def is_worse(self) -> bool:
         """Whether anything is worse than it was: what `netdoctor diff` ends with 1 for."""
         return bool(self.new or self.worse or self.verdict_worse or any(m.is_worse for m in self.moved)) or (
-            self.trial is not None and self.trial.is_worse
+            self.trial is not None and self.trial.trend == "worse"
         )
 
 
@@ -176,13 +179,8 @@ def _trial(before: TrialRecord | None, now: TrialRecord | None) -> TrialChange |
     found = TrialChange(before, now)
     if before is None or not found.is_same_job:
         return found
-    rates = [one.steps_per_s is None for one in (before, now)]
-    still = before.state == now.state and rates[0] == rates[1] and _break_of(before) == _break_of(now)
-    return None if still and abs(found.ratio) <= bands.DEFAULTS["GB/s"][0] else found
-
-
-def _break_of(trial: TrialRecord) -> tuple[int | None, tuple[str, ...]] | None:
-    return (trial.ladder.from_nodes, trial.ladder.nodes_at_fault) if trial.ladder is not None else None
+    sides = [(t.state, t.steps_per_s is None, _breaks_at(t)) for t in (before, now)]
+    return None if sides[0] == sides[1] and abs(found.ratio) <= bands.DEFAULTS["GB/s"][0] else found
 
 
 def _only(these: tuple[str, ...], those: tuple[str, ...]) -> tuple[str, ...]:

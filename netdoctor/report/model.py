@@ -406,7 +406,8 @@ class TrialRecord:
     not change by it.
 
     state: ``started``, ``failed``, ``undecided``, ``interrupted``. finished: RFC 3339 UTC. ended_by:
-    ``time``, ``steps``, ``job``, ``interrupt``. seconds: how long it ran. world_size: by the ranks that
+    ``time``, ``steps``, ``job``, ``interrupt``. seconds: how long it ran. nodes: on how many; a ladder may
+    have ended on fewer, and then the rest is about its last rung. world_size: by the ranks that
     joined, None before any has; joined: how many. first_step_s: since the start. steps, steps_per_s: of the
     slowest rank. over: what ranks talk over. logs: the folder of their output, beside which is all of it.
     """

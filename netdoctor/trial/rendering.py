@@ -206,8 +206,9 @@ def to_json(result: TrialResult) -> dict[str, Any]:
     }
 
 
-def to_record(result: TrialResult, finished: str) -> TrialRecord:
-    """What the report of the nodes keeps of a trial. finished: RFC 3339 in UTC."""
+def to_record(result: TrialResult, finished: str, nodes: int) -> TrialRecord:
+    """What the report of the nodes keeps of a trial. finished: RFC 3339 in UTC. nodes: on how many; a ladder
+    may have ended on fewer."""
     job, judgement = result.job, result.judgement
     ladder = result.ladder
     return TrialRecord(
@@ -217,7 +218,7 @@ def to_record(result: TrialResult, finished: str) -> TrialRecord:
         seconds=round(result.seconds, 3),
         command=result.command,
         ended_by=str(result.ended),
-        nodes=len(job.nodes),
+        nodes=nodes,
         world_size=job.world or None,
         joined=len(job.joined),
         first_step_s=job.first_step_s(),

@@ -136,6 +136,16 @@ def test_its_names_are_redacted() -> None:
             ["WORSE", "gpu-a04 is slow together with gpu-a01"],
             id="a ladder that breaks",
         ),
+        pytest.param(
+            STARTED,
+            dataclasses.replace(slower(7.5, 2), world_size=8),
+            True,
+            ["WORSE", "gpu-a04 is slow together with gpu-a01"],
+            id="a ladder that breaks on fewer nodes, so that the last rung has fewer ranks",
+        ),
+        pytest.param(
+            dataclasses.replace(slower(7.5, 2), world_size=8), STARTED, False, ["BETTER"], id="it holds again"
+        ),
         pytest.param(slower(4.0, 4), STARTED, False, ["BETTER", "4 -> 8.63 steps/s  +116%"], id="faster"),
         pytest.param(
             STARTED,
@@ -164,7 +174,7 @@ def test_diff_as_json() -> None:
     old, new = tried(STARTED), tried(FAILED)
     data = json.loads(changes.as_json(diff(old, new), old, new, names=("old", "new")))
     assert (data["trial"]["before"]["state"], data["trial"]["now"]["state"]) == ("started", "failed")
-    assert data["trial"]["worse"]
+    assert (data["trial"]["trend"], data["worse"]) == ("worse", True)
     assert json.loads(changes.as_json(diff(old, old), old, old, names=("a", "b")))["trial"] is None
 
 
@@ -236,6 +246,7 @@ def test_in_the_page() -> None:
     page = Reader(html(tried(slower(4.02, 4))))
     assert [one for one in page.of("span") if one.startswith("STARTED all 16 ranks joined")]
     assert "gpu-a04 is slow together with gpu-a01" in page.of("dd")
+    assert "badge w" in [one.get("class") for one in page.attributes("span")]  # though the last rung started
     bars = [one for one in page.attributes("rect") if one.get("class", "").startswith("rate")]
     assert [(one["width"], one["class"]) for one in bars] == [
         ("240.0", "rate"), ("234.9", "rate"), ("108.3", "rate f"),

@@ -451,7 +451,8 @@ def _save_report(
 
     if (path := plan.request.save) is not None:
         try:
-            save(replace(report, trial=to_record(result, rfc3339(finished))), path)
+            record = to_record(result, rfc3339(finished), len(plan.inventory.targets))
+            save(replace(report, trial=record), path)
         except OSError as error:
             _say(args, f"{path}: {error.strerror or error}", True)
 

@@ -19,7 +19,9 @@ def word(trial: TrialRecord) -> str:
 
 
 def status(trial: TrialRecord) -> str:
-    """The status whose colour it has."""
+    """The status whose colour it has: also that of a ladder that broke, though the last rung started."""
+    if trial.state == "started" and trial.ladder is not None and trial.ladder.from_nodes is not None:
+        return "warn"
     return {"started": "pass", "failed": "fail"}.get(trial.state, "unknown")
 
 
@@ -76,7 +78,7 @@ def section(parent: ET.Element, report: Report, index: Index) -> None:
     if trial is None:
         return
     line = add(parent, "p", class_="headline")
-    kind = {"pass": "p", "fail": "f"}.get(status(trial), "u")
+    kind = {"pass": "p", "fail": "f", "warn": "w"}.get(status(trial), "u")
     add(line, "span", word(trial), class_=f"badge {kind}").tail = f" {fmt.plain(trial.headline, 400)}"
     pairs = add(parent, "dl")
     for label, text in rows(trial):
