@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from netdoctor import tables
 from netdoctor.checks._shared.outcomes import Outcomes
 from netdoctor.checks._shared.text import listing
-from netdoctor.facts.bandwidth import NO_GPU, AllReduce, PairRates, RankFault, RankTrouble, Session
+from netdoctor.facts.bandwidth import (
+    NO_GPU,
+    AllReduce,
+    Collectives,
+    Ladder,
+    PairRates,
+    RankFault,
+    RankTrouble,
+    Session,
+)
 from netdoctor.facts.paths import Path, Paths
 from netdoctor.model import CERTAIN, CLUSTER, SUSPECTED, Finding, seen, skip, unknown
 
@@ -85,7 +94,9 @@ def not_over(session: Session, paths: Paths | None) -> str | None:
     return f"not over {listing(missed, 3)}: {session.backend} ran over {names}" if missed else None
 
 
-def left_out(measured: PairRates | AllReduce, nodes: Mapping[str, object]) -> Iterator[Finding]:
+def left_out(
+    measured: PairRates | AllReduce | Collectives | Ladder, nodes: Mapping[str, object]
+) -> Iterator[Finding]:
     """Nodes that took no part, by intent or for want of a way to them, and those that could not be read."""
     session = measured.session
     for node, reason in session.left_out.items():

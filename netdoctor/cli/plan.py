@@ -109,6 +109,7 @@ def _add_sizes_and_output(parser: argparse.ArgumentParser) -> None:
         ("accum", "steps of accumulation"),
     ):
         sizes.add_argument(f"--{name}", type=count, metavar="N", help=text)
+    sizes.add_argument("--fit", metavar="params=N,…", help="memory of a rank against free GPU memory")
     out = parser.add_argument_group("output")
     out.add_argument("--ranks", action="store_true", help="the table of ranks instead")
     out.add_argument(
@@ -165,6 +166,7 @@ def _hosts(args: argparse.Namespace) -> "tuple[tuple[Target, ...], Evidence | No
 def _options(args: argparse.Namespace) -> "Options":
     from netdoctor.launch import LAUNCHERS as KNOWN
     from netdoctor.launch import Options
+    from netdoctor.launch.fit import job_of
 
     default_script = KNOWN[args.launcher].script
     try:
@@ -191,6 +193,7 @@ def _options(args: argparse.Namespace) -> "Options":
         nodelist=not args.any_nodes,
         job=args.job,
         image=args.image,
+        fit=job_of(args.fit) if args.fit is not None else None,
     )
 
 

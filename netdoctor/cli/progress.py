@@ -33,6 +33,7 @@ DOES = {
     "verbs": "measuring RDMA writes",
     "allreduce": "running all-reduces with torch",
     "counters": "reading error counters again",
+    "gpu-bits": "doing the same work on every GPU",
     "gpu-work": "working the GPUs for two seconds",
     "imports": "importing the job's packages",
     "mesh": "logging in from node to node",

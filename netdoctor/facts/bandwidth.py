@@ -215,11 +215,11 @@ class RdmaRates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeRow:
-    """All-reduces of one size. Times are those of the slowest rank, per operation, over `batches` of
+    """One collective at one size. Times are those of the slowest rank, per operation, over `batches` of
     `iterations`.
 
-    algbw = size / median time, busbw = algbw x 2 (n - 1) / n, in 10^9 bytes per second (nccl-tests,
-    doc/PERFORMANCE.md).
+    algbw = size / median time, busbw = algbw x a factor of the collective, of an all-reduce over n ranks
+    2 (n - 1) / n, in 10^9 bytes per second (nccl-tests, doc/PERFORMANCE.md).
     """
 
     size_bytes: int
@@ -232,6 +232,8 @@ class SizeRow:
     busbw_gbyte_s: float
     wrong: dict[str, int] = field(default_factory=dict)  # values that were not the sum, by node
     first_wrong: str = ""
+    # wrong_from[node]: whose values came out wrong on it, where values show it (a sum does not).
+    wrong_from: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def spread(self) -> float:
@@ -269,5 +271,52 @@ class AllReduce:
     limited_by: str = ""  # the term that sets them, or why nothing is known
     solo_floor_gbyte_s: dict[str, float] = field(default_factory=dict)
     taken: dict[str, NcclTaken] = field(default_factory=dict)  # what NCCL said, by node; empty with gloo
+    budget_s: float = 0.0
+    unread: dict[str, str] = field(default_factory=dict)  # as in PairRates
+
+
+@fact("collectives", scope="cluster", origin="measure")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collectives:
+    """What else a training job runs, over all ranks, one after the other."""
+
+    session: Session = field(default_factory=Session)
+    # By name (``all-gather``), in their order, sizes from small to large. The size of an all-gather,
+    # reduce-scatter and all-to-all is that of all ranks' pieces together, as in nccl-tests.
+    rows: dict[str, tuple[SizeRow, ...]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)  # what the backend does not offer, in its words
+    failed: str = ""  # the one in which a rank failed; those after it did not run
+    unread: dict[str, str] = field(default_factory=dict)  # as in PairRates
+    budget_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LadderRun:
+    """A small data-parallel training on some nodes, in seconds of its slowest rank.
+
+    Rates are the bytes of its gradients by the time of a step, x 2 (n - 1) / n over n ranks as the busbw of
+    an all-reduce, in 10^9 bytes per second: on equal links they do not depend on n.
+    """
+
+    nodes: tuple[str, ...]
+    step_s: float  # median
+    least_s: float
+    gbyte_s: float
+    best_gbyte_s: float  # of the fastest step
+    steps: int = 0
+
+
+@fact("ladder", scope="cluster", origin="measure")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ladder:
+    """The same training on two nodes, four and so on, and where it gets slower on parts of them.
+
+    runs: in their order; a run may come twice.
+    """
+
+    session: Session = field(default_factory=Session)
+    gradient_bytes: int = 0
+    alone_s: float = 0.0  # a step without an exchange, on the slowest rank
+    runs: tuple[LadderRun, ...] = ()
     budget_s: float = 0.0
     unread: dict[str, str] = field(default_factory=dict)  # as in PairRates

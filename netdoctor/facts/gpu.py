@@ -197,3 +197,37 @@ class GpuWork:
     torch: str
     gpus: tuple[GpuRate, ...] = ()
     left_out: dict[int, str] = field(default_factory=dict)  # GPUs that took no part, and why, by index
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bits:
+    """A result of one piece of work, which came in so many rounds, and in `first` for the first time."""
+
+    work: str  # ``product of float32``
+    bits: str  # two sums over the result's bits, in hex
+    first: int  # from 1
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceBits:
+    """What one device gave for the same work in some rounds."""
+
+    index: int  # NVML's, or that of AMD's driver; of the CPU 0
+    name: str = ""
+    # Model, releases, and a sum over what else decides how is computed; only equal ones are compared.
+    kind: str = ""
+    rounds: int = 0
+    results: tuple[Bits, ...] = ()
+    error: str = ""  # why it did not work, or stopped
+
+
+@fact("gpu_bits", origin="measure")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuBits:
+    """The same work, again and again, on the node's GPUs, in the job's torch."""
+
+    torch: str
+    cpu: bool = False  # the CPU as a stand-in, where the node has no GPU
+    devices: tuple[DeviceBits, ...] = ()
+    left_out: dict[int, str] = field(default_factory=dict)  # GPUs that took no part, and why, by index

@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from netdoctor.compat import StrEnum
 from netdoctor.errors import InputError
+from netdoctor.launch.fit import Job
 from netdoctor.store import Store
 
 
@@ -82,6 +84,7 @@ class Options:
     nodelist: bool = True  # Slurm is to take the listed nodes, and not any
     job: str = "job1"
     image: str | None = None  # of containers
+    fit: Job | None = None  # whose memory is asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +121,7 @@ class LaunchPlan:
     network: str = ""  # that holds the addresses of all nodes, empty where there is none or nobody looked
     remarks: tuple[str, ...] = ()  # what else the reader should know
     arithmetic: tuple[str, ...] = ()  # sizes multiplied out
+    fit: Mapping[str, Any] | None = None  # memory of a rank against each node, where it was asked for
 
     # Asked for each node, and looked up once.
     @cached_property

@@ -22,6 +22,7 @@ def as_data(plan: LaunchPlan) -> dict[str, Any]:
         "nodes": [_node(*ranked) for ranked in plan.ranked()],
         "remarks": list(plan.remarks),
         "arithmetic": list(plan.arithmetic),
+        "fit": plan.fit,
     }
 
 

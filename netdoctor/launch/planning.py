@@ -8,6 +8,8 @@ from netdoctor.errors import InputError
 from netdoctor.inventory import Target
 from netdoctor.inventory.names import is_python_path
 from netdoctor.inventory.nodeset import fold
+from netdoctor.launch.fit import fit_of
+from netdoctor.launch.fit import lines as fit_lines
 from netdoctor.launch.model import (
     Evidence,
     LaunchPlan,
@@ -77,8 +79,14 @@ def plan(
     )
     arithmetic, warned = sizes(launch_plan)
     remarks += [*_numbering(launch_plan), *warned, *_fits(launch_plan)]
+    fit = None
+    if options.fit is not None:
+        tp, pp = options.tp or 1, options.pp or 1
+        dp = options.dp or max(launch_plan.world // (tp * pp), 1)
+        fit = fit_of(options.fit, facts.group("gpu"), [node.id for node in nodes], (dp, tp, pp))
+        arithmetic = [*arithmetic, *fit_lines(fit, options.fit.dtype)]
     cleaned = tuple(clean(text, 600) for text in dict.fromkeys(remarks))
-    return replace(launch_plan, remarks=cleaned, arithmetic=tuple(arithmetic))
+    return replace(launch_plan, remarks=cleaned, arithmetic=tuple(arithmetic), fit=fit)
 
 
 def _numbering(plan: LaunchPlan) -> list[str]:

@@ -11,11 +11,12 @@ import msgspec
 from netdoctor.facts.bandwidth import (
     AllReduce,
     Baseline,
+    Collectives,
+    Ladder,
     NcclTaken,
     PairRate,
     PairRates,
     Session,
-    SizeRow,
     TcpRates,
 )
 from netdoctor.facts.base import Missing
@@ -36,6 +37,8 @@ from netdoctor.measure.bandwidth import (
 from netdoctor.measure.common import read_as
 from netdoctor.measure.declare import Context, experiment
 from netdoctor.measure.gpus import MOST_GPUS
+from netdoctor.measure.load.collectives import collectives, rows_of, sweep_wait_s
+from netdoctor.measure.load.ladder import ladder
 from netdoctor.measure.ranks import (
     NO_DISTRIBUTED,
     RANK_S,
@@ -83,19 +86,6 @@ def _expected(reduced: AllReduce, parts: Mapping[str, expectation.Hardware]) -> 
     )
 
 
-class Row(msgspec.Struct):
-    """One size as a rank reports it."""
-
-    size: int
-    median_s: float
-    least_s: float
-    most_s: float
-    batches: int
-    iterations: int
-    wrong: int = 0
-    first_wrong: list[Any] | None = None
-
-
 class Received(msgspec.Struct):
     """One directed pair as its receiver reports it: bytes per second."""
 
@@ -115,7 +105,7 @@ def _bound_s(nodes: int, seconds: float) -> float:
     """Every step in its time, and one of them waited for in vain."""
     world = nodes * MOST_GPUS
     steps = SOLO_BUDGET_S + 1.5 * seconds  # the survivors go once more, for half of the time
-    waits = max(_solo_wait_s(world), _pairs_wait_s(MOST_S, world), _sweep_wait_s(seconds, world))
+    waits = max(_solo_wait_s(world), _pairs_wait_s(MOST_S, world), sweep_wait_s(seconds, world))
     return START_S + join_s(world) + steps + waits + STOP_S
 
 
@@ -127,27 +117,25 @@ def _solo_wait_s(world: int) -> float:
     return SOLO_WAIT_S + world * RANK_S
 
 
-def _sweep_wait_s(budget_s: float, world: int) -> float:
-    return budget_s * 2 + 60.0 + world * RANK_S
-
-
 @experiment(
     after=["ports", "tcp_rates"],
     needs=["software", "gpu", "rdma"],  # which interpreter has torch, and whose GPUs are idle
-    shares={"pair_rates": 0.35, "allreduce": 0.25},
+    shares={"pair_rates": 0.35, "allreduce": 0.25, "collectives": 0.3, "ladder": 0.3},
     bound_s=_bound_s,
     cost="loads-gpu",
     tells_lost=True,
 )
-def allreduce(context: Context) -> tuple[PairRates | Missing, AllReduce | Missing]:
-    """Torch starts on idle GPUs, on CPUs where nodes have none, and times all-reduces, or pairs, or both.
+def allreduce(
+    context: Context,
+) -> tuple[PairRates | Missing, AllReduce | Missing, Collectives | Missing, Ladder | Missing]:
+    """Torch starts on idle GPUs, on CPUs where nodes have none: all-reduces, pairs, collectives, a ladder.
 
     Whichever have a share of the time share one start of ranks. What ranks could not do is in the facts.
     """
     context = among_connected(context)
     roster = roster_of(context)
     if isinstance(roster, Missing):
-        return roster, roster
+        return roster, roster, roster, roster
     return TorchRun(context, roster).measure()
 
 
@@ -177,8 +165,12 @@ class TorchRun:
         )
         self.pairs = PairRates(session=self.session)
         self.reduced = _expected(AllReduce(), self.parts)
+        self.collectives = Collectives()
+        self.ladder = Ladder()
 
-    def measure(self) -> tuple[PairRates | Missing, AllReduce | Missing]:
+    def measure(
+        self,
+    ) -> tuple[PairRates | Missing, AllReduce | Missing, Collectives | Missing, Ladder | Missing]:
         seconds = self.context.seconds
         try:
             self._start()
@@ -189,13 +181,26 @@ class TorchRun:
             if "allreduce" in seconds:
                 self._reduce(seconds["allreduce"])
                 self._reduce_without_suspects(seconds["allreduce"] / 2)
+            if "collectives" in seconds:
+                # Last, and what fails in them is no trouble of the others.
+                sizes, budget_s = self._sizes(), seconds["collectives"]
+                self.collectives = collectives(self.ranks, self.session, sizes, budget_s)
+            if "ladder" in seconds and not self.collectives.failed:
+                self.ladder = ladder(self.ranks, self.session, seconds["ladder"])
         except Failed as failed:
             if only_import(failed.troubles):
-                return NO_DISTRIBUTED, NO_DISTRIBUTED
+                return NO_DISTRIBUTED, NO_DISTRIBUTED, NO_DISTRIBUTED, NO_DISTRIBUTED
             self.session = replace(self.session, trouble=failed.troubles)
         finally:
             self.ranks.stop()
-        return replace(self.pairs, session=self.session), replace(self.reduced, session=self.session)
+        # Nothing is trained by ranks that a collective has stopped.
+        ended = self.collectives.session if self.collectives.failed else self.session
+        return (
+            replace(self.pairs, session=self.session),
+            replace(self.reduced, session=self.session),
+            self.collectives if self.collectives.failed else replace(self.collectives, session=self.session),
+            self.ladder if self.ladder.session.trouble else replace(self.ladder, session=ended),
+        )
 
     def _start(self) -> None:
         began, ranks = time.monotonic(), self.ranks
@@ -224,9 +229,9 @@ class TorchRun:
 
     def _reduce(self, budget_s: float) -> None:
         """All-reduces over all ranks."""
-        wait_s = _sweep_wait_s(budget_s, len(self.ranks.ranks))
+        wait_s = sweep_wait_s(budget_s, len(self.ranks.ranks))
         found = self._step(wait_s, self._sizes(), budget_s, without=[])
-        rows = _rows(self.ranks, found, range(len(found)), self.reduced.unread)
+        rows = rows_of(self.ranks, found, range(len(found)), self.reduced.unread)
         words = nccl_words(self.ranks, found)
         self.reduced = replace(self.reduced, rows=rows, budget_s=budget_s, taken=words)
 
@@ -240,7 +245,7 @@ class TorchRun:
         wait_s = _solo_wait_s(len(ranks.ranks))
         found = self._step(wait_s, self._sizes()[-3:], SOLO_BUDGET_S, inside=inside)
         unread = self.reduced.unread
-        solo = {n: _rows(ranks, found, local, unread) for n, local in numbers.items() if len(local) > 1}
+        solo = {n: rows_of(ranks, found, local, unread) for n, local in numbers.items() if len(local) > 1}
         expected = {n: expectation.all_reduce({n: self.parts[n]}) for n in solo}
         floors = {n: one.floor_gbyte_s for n, one in expected.items() if isinstance(one, ExpectedRate)}
         self.reduced = replace(self.reduced, solo=solo, solo_floor_gbyte_s=floors)
@@ -258,8 +263,8 @@ class TorchRun:
         if not blamed or len(names) < 2 or len(numbers) == len(ranks):
             return
         without = [r.number for r in ranks if r.node in blamed]
-        found = self._step(_sweep_wait_s(budget_s, len(ranks)), self._sizes(), budget_s, without=without)
-        rows = _rows(self.ranks, found, numbers, self.reduced.unread)
+        found = self._step(sweep_wait_s(budget_s, len(ranks)), self._sizes(), budget_s, without=without)
+        rows = rows_of(self.ranks, found, numbers, self.reduced.unread)
         self.reduced = replace(self.reduced, survivors=names, survivor_rows=rows)
 
     def measure_pairs(self, budget_s: float) -> None:
@@ -342,54 +347,6 @@ def nccl_words(ranks: Ranks, found: Sequence[Any]) -> dict[str, NcclTaken]:
         for node, one in by_node.items()
         if one.networks or one.via or one.links
     }
-
-
-def _rows(
-    ranks: Ranks, found: Sequence[Any], members: Sequence[int], unread: dict[str, str]
-) -> tuple[SizeRow, ...]:
-    """Times are the same on every rank (the slowest one's); what was wrong is each rank's own.
-
-    A rank whose answer cannot be read, or misses a size, is put into `unread`: nobody verified its sums.
-    """
-    tables = {}
-    for number in members:
-        raw = found[number].get("rows") if isinstance(found[number], dict) else None
-        tables[number] = read_as(raw, list[Row]) or []
-    n = len(members)
-    sizes = len(tables[members[0]])
-    for number, table in tables.items():
-        if not table or len(table) < sizes:
-            text = f"rank {number} reports {len(table)} sizes" + (f" of {sizes}" if sizes else "")
-            unread.setdefault(ranks.ranks[number].node, text)
-    rows = []
-    for at, row in enumerate(tables[members[0]]):
-        if not (row.size > 0 and 0 < row.median_s < 1e6 and row.least_s > 0):
-            unread.setdefault(ranks.ranks[members[0]].node, f"rank {members[0]} gives figures that cannot be")
-            continue
-        wrong: dict[str, int] = {}
-        first = ""
-        for number, table in tables.items():
-            local = table[at] if at < len(table) else None
-            if local is not None and local.wrong > 0:
-                node = ranks.ranks[number].node
-                wrong[node] = wrong.get(node, 0) + local.wrong
-                first = first or f"rank {number}, {str(local.first_wrong)[:100]} (index, value, expected)"
-        algbw = row.size / row.median_s / 1e9
-        rows.append(
-            SizeRow(
-                size_bytes=row.size,
-                median_s=row.median_s,
-                least_s=row.least_s,
-                most_s=row.most_s,
-                batches=row.batches,
-                iterations=row.iterations,
-                algbw_gbyte_s=algbw,
-                busbw_gbyte_s=algbw * 2 * (n - 1) / n,
-                wrong=wrong,
-                first_wrong=first,
-            )
-        )
-    return tuple(rows)
 
 
 def by_node(ranks: Ranks, pairs: Sequence[tuple[int, int]]) -> dict[str, dict[str, Any]]:

@@ -1,11 +1,11 @@
 """Two seconds of work on every idle GPU: a matrix product, memory, and copies to the host and back."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -36,6 +36,8 @@ MIG = "MIG is on: a share of a GPU is not a measure of it"
 PARTITIONED = "it is partitioned: a share of a GPU is not a measure of it"
 SILENT = "it does not answer"
 
+T = TypeVar("T")
+
 
 class Event(msgspec.Struct):
     """A line that the program said."""
@@ -49,9 +51,10 @@ class Event(msgspec.Struct):
 
 
 @cache
-def program() -> str:
-    """The text that every node runs."""
-    return resources.files("netdoctor.agent.programs").joinpath("gpu.py").read_text("utf-8")
+def program(name: str) -> str:
+    """The text that every node runs: what works on devices, and the file of this name."""
+    files = resources.files("netdoctor.agent.programs")
+    return "\n".join(files.joinpath(file).read_text("utf-8") for file in ("devices.py", name))
 
 
 @experiment(
@@ -65,43 +68,68 @@ def gpu_work(context: Context) -> dict[str, GpuWork | Missing]:
 
     Each node by itself: what one does not do says nothing of the others.
     """
-    nodes = context.participants.nodes
-    found: dict[str, GpuWork | Missing] = {}
+    return on_idle(context, "gpu.py", THROUGH_S, _read)
+
+
+def on_idle(
+    context: Context,
+    name: str,
+    through_s: float,
+    read: Callable[[Event, str, tuple[Gpu, ...], dict[int, str]], T | Missing],
+    stand_in: tuple[Gpu, ...] = (),
+) -> dict[str, T | Missing]:
+    """What the program of this name came to on the idle GPUs of each node, all nodes at once.
+
+    read: the fact of (the last event, the node, its devices, those left out). stand_in: what works where a
+    node has no GPU.
+    """
+    found: dict[str, T | Missing] = {}
     devices_of: dict[str, tuple[Gpu, ...]] = {}
     left_out: dict[str, dict[int, str]] = {}
-    for node in nodes:
-        chosen = _chosen(context, node)
+    for node in context.participants.nodes:
+        chosen = _chosen(context, node, stand_in)
         if isinstance(chosen, Missing):
             found[node] = chosen
         else:
             devices_of[node], left_out[node] = chosen
-    for node, why in _in_use_now(context, devices_of).items():
+    at_gpus = {node: devices for node, devices in devices_of.items() if devices is not stand_in}
+    for node, why in _in_use_now(context, at_gpus).items():
         found[node] = Missing(Why.NOT_EXAMINED, why)
         del devices_of[node]
     last: dict[str, Event] = {}
 
-    def outcome(node: str, state: ProcessState) -> GpuWork | Missing | None:
+    def outcome(node: str, state: ProcessState) -> T | Missing | None:
         answer = _last_event(node, state, last)
-        return None if answer is None else _read(answer, devices_of[node], left_out[node])
+        if answer is None or isinstance(answer, Missing):
+            return answer
+        if answer.event == "error":
+            return Missing(Why.FAILED, f"{answer.stage[:40]}: {answer.text[:400]}")
+        return read(answer, node, devices_of[node], left_out[node])
 
-    programs = {node: _program(context, devices) for node, devices in devices_of.items()}
-    for node, answer in on_each(context.transport, programs, THROUGH_S, outcome).items():
+    programs = {node: _program(context, name, d, d is stand_in) for node, d in devices_of.items()}
+    for node, answer in on_each(context.transport, programs, through_s, outcome).items():
         at = last.get(node)
         where = f" (at {at.stage or 'start'}{'' if at.gpu is None else f', GPU {at.gpu}'})" if at else ""
-        found[node] = answer or Missing(Why.TIMED_OUT, f"not through after {THROUGH_S:.0f} s{where}")
+        found[node] = answer or Missing(Why.TIMED_OUT, f"not through after {through_s:.0f} s{where}")
     return found
 
 
-def _chosen(context: Context, node: str) -> tuple[tuple[Gpu, ...], dict[int, str]] | Missing:
-    """The GPUs to work on, and why others take no part; a Missing where there are none."""
+def _chosen(
+    context: Context, node: str, stand_in: tuple[Gpu, ...]
+) -> tuple[tuple[Gpu, ...], dict[int, str]] | Missing:
+    """The GPUs to work on, or the stand-in, and why others take no part; a Missing where there are none."""
     software = context.store.get_or_none("software", node)
     count, devices = of_job(context, node)
     if not count:
         others = context.store.get_or_none("accelerators", node)
         if others is not None and others.amd:
             return _of_amd(context, software, others)
-        known = context.store.get_or_none("gpu", node) is not None
-        return NONE if known else Missing(Why.FAILED, "its GPUs are not known")
+        known = context.store.get_or_none("gpu", node)
+        if known is None:
+            return Missing(Why.FAILED, "its GPUs are not known")
+        if not stand_in or known.pci:
+            return NONE
+        return (stand_in, {}) if software and software.torch else _without_torch(software)
     if software is None or software.torch is None:
         return _without_torch(software)
     if software.torch.cuda is None:
@@ -142,7 +170,7 @@ def _in_use_now(context: Context, devices_of: Mapping[str, tuple[Gpu, ...]]) -> 
     """Nodes that somebody has come to since they were first asked, or that do not tell, and why."""
     busy = {}
     for group in ("gpu", "accelerators"):
-        nodes = [node for node in devices_of if _is_amd(devices_of[node]) is (group == "accelerators")]
+        nodes = [node for node in devices_of if is_amd(devices_of[node]) is (group == "accelerators")]
         for node, facts in facts_of(context.transport, group, {n: {} for n in nodes}, ASK_S).items():
             if isinstance(facts, Missing):
                 busy[node] = f"it is not known who uses the GPUs: {facts.detail}"
@@ -154,21 +182,23 @@ def _in_use_now(context: Context, devices_of: Mapping[str, tuple[Gpu, ...]]) -> 
     return busy
 
 
-def _is_amd(devices: tuple[Gpu, ...]) -> bool:
+def is_amd(devices: tuple[Gpu, ...]) -> bool:
     """NVML has a UUID of each; AMD's driver numbers them."""
     return not devices[0].uuid
 
 
-def _program(context: Context, devices: tuple[Gpu, ...]) -> Program:
+def _program(context: Context, name: str, devices: tuple[Gpu, ...], cpu: bool) -> Program:
     """By UUID, so that torch numbers them as they stand here, whatever order CUDA would take. AMD's are all
     of the session's, or those that the job's variables leave."""
     gpus = [{"index": d.index, "uuid": d.uuid, "bus": _sysfs(d.pci_bus_id)} for d in devices]
     job = context.job.env
     visible = {"CUDA_VISIBLE_DEVICES": ",".join(d.uuid for d in devices)}
-    if _is_amd(devices):
+    if cpu:
+        visible = {"CUDA_VISIBLE_DEVICES": ""}
+    elif is_amd(devices):
         visible = {name: job[name] for name in CHOICES if name in job and _NUMBERS.fullmatch(job[name])}
     env = passed_on(context.job) | visible
-    return Program(code=program(), config={"gpus": gpus}, env=env)
+    return Program(code=program(name), config={"gpus": gpus, "cpu": cpu}, env=env)
 
 
 def _sysfs(bus: str) -> str:
@@ -186,12 +216,8 @@ def _last_event(node: str, state: ProcessState, last: dict[str, Event]) -> Event
     return None if state.running else Missing(Why.FAILED, how_it_ended(state))
 
 
-def _read(event: Event | Missing, devices: tuple[Gpu, ...], left_out: dict[int, str]) -> GpuWork | Missing:
+def _read(event: Event, _node: str, devices: tuple[Gpu, ...], left_out: dict[int, str]) -> GpuWork | Missing:
     """A node speaks of the GPUs that it was asked about, of each once."""
-    if isinstance(event, Missing):
-        return event
-    if event.event == "error":
-        return Missing(Why.FAILED, f"{event.stage[:40]}: {event.text[:400]}")
     try:
         rates = msgspec.convert(event.gpus, tuple[GpuRate, ...])
     except (msgspec.ValidationError, RecursionError) as error:
@@ -205,7 +231,7 @@ def _read(event: Event | Missing, devices: tuple[Gpu, ...], left_out: dict[int, 
         return Missing(Why.UNPARSABLE, "it reports other GPUs than the requested ones")
     if not all(v is None or 0 < v < MOST for v in figures):
         return Missing(Why.UNPARSABLE, "figures that cannot be")
-    names = [device.name if _is_amd(devices) else "" for device in devices]
+    names = [device.name if is_amd(devices) else "" for device in devices]
     gpus = tuple(
         replace(rate, error=rate.error[:400], kind=rate.kind[:20], board=name)
         for rate, name in zip(rates, names, strict=True)

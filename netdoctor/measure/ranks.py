@@ -54,9 +54,11 @@ _PASSED_ON = re.compile(r"(NCCL|GLOO|UCX|FI|CUDA|TORCH_NCCL|TP)_\w+\Z|LD_LIBRARY
 # How far from the root a rank is that only tells of another's trouble; smaller is nearer.
 ECHO = 4
 # What a rank says when another one went away, or did not come: gloo, the store, torch's ProcessGroupNCCL
-# (getNcclErrorDetailStr, the watchdog) and NCCL itself (socketProgress).
+# (getNcclErrorDetailStr, the watchdog), NCCL itself (socketProgress), gloo in a collective that somebody else
+# did not enter ("Timed out waiting 30000ms for recv operation to complete", unbound_buffer.cc).
 ECHOES = re.compile(
     r"closed by (remote )?peer|connection reset|broken pipe|wait timeout|ncclRemoteError"
+    r"|Timed out waiting \d+ms for (recv|send) operation"
     r"|remote process exited|watchdog caught collective operation timeout|retrieving ncclUniqueId",
     re.IGNORECASE,
 )

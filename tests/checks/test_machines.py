@@ -62,9 +62,13 @@ NOWHERE = {
     ),
     **dict.fromkeys(("ray", "ray_ports", "firewall"), "no Ray runs, and nothing is filtered"),
     **dict.fromkeys(
-        ("gpu_work", "job_shells", "loss", "nccl_answer", "shell_env"), "measured in launch and full scans"
+        ("gpu_bits", "gpu_work", "job_shells", "loss", "nccl_answer", "shell_env"),
+        "measured in launch and full scans",
     ),
-    **dict.fromkeys(("allreduce", "pair_rates", "tcp_rates", "rdma_rates"), "bandwidth takes its time"),
+    **dict.fromkeys(
+        ("allreduce", "collectives", "ladder", "pair_rates", "tcp_rates", "rdma_rates"),
+        "bandwidth takes its time",
+    ),
 }
 NO_DRIVER = {"cloud-vm", "cpu-cluster", "graviton", "mi300x", "microvm"}
 # What some machine has at least, so that its checks have something healthy to be silent about.

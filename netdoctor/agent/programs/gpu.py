@@ -1,21 +1,11 @@
 # mypy: ignore-errors
-"""What works on the GPUs of a node for two seconds each. Its text travels to the nodes; nothing imports it.
-
-It runs in the job's interpreter (Python 3.8 and up) with nothing but the standard library and torch, and says
-what it found as lines of JSON on its stdout. One process for all GPUs: torch starts once, and what is asked
-of a GPU returns at once, so that all of them are at work together.
-"""
+# ruff: noqa: F821  devices.py, which travels in front of it, has the rest
+"""What works on the GPUs of a node for two seconds each, by devices.py."""
 
 import ctypes
-import json
 import os
 import statistics
-import threading
-import time
 
-CONFIG = globals().get("CONFIG") or {}
-ALIVE_S = 0.5
-MIB = 1 << 20
 # Seconds of work, as the GPU counts them. Clocks rise in the first part of the first.
 WARM_S, COMPUTE_S, MEMORY_S, COPY_S = 0.3, 0.9, 0.3, 0.15
 # One question to a GPU takes about so long: long enough for its events, short enough to be left soon.
@@ -23,34 +13,8 @@ ROUND_S = 0.05
 MOST_ROUNDS = 60
 # Rows of a square matrix, and bytes of a buffer, that fill a data centre's GPU; less where memory is small.
 SIZES = ((8192, 256 * MIB), (4096, 128 * MIB), (2048, 64 * MIB))
-# All of it takes this part of a GPU's memory at the most, and half of what is free.
-MEMORY_PART = 8
 PINNED_BYTES = 64 * MIB
-SM_CLOCK, MEMORY_FULL = 1, "too little of its memory is free"
-
-_out = 1
-_lock = threading.Lock()
-_now = {"stage": "start", "gpu": None}
-
-
-def say(**message):
-    data = (json.dumps(message) + "\n").encode("ascii")
-    with _lock:
-        while data:
-            data = data[os.write(_out, data) :]
-
-
-def beat():
-    while True:
-        time.sleep(ALIVE_S)
-        try:
-            say(event="alive", **_now)
-        except OSError:
-            os._exit(0)
-
-
-def words(error):
-    return (type(error).__name__ + ": " + " ".join(str(error).split()))[:400]
+SM_CLOCK = 1
 
 
 class Nvml:
@@ -84,44 +48,31 @@ class Nvml:
         return None
 
 
-class Gpu:
-    """One GPU: torch's number `place`, and what is said of it in the end."""
+class Gpu(Device):
+    """One GPU, with what the driver says of it."""
 
-    def __init__(self, torch, nvml, number, requested):
-        self.torch = torch
-        self.nvml = nvml
-        self.number = number
-        self.device = torch.device("cuda", number)
+    nvml = None  # of all of them, loaded with the first
+
+    def __init__(self, torch, number, requested):
+        Device.__init__(self, torch, number, requested)
+        Gpu.nvml = Gpu.nvml or Nvml()
         self.bus = str(requested.get("bus") or "")
-        self.handle = nvml.handle(str(requested.get("uuid") or ""))
-        self.result = {"index": int(requested["index"]), "clock_idle_mhz": self.clock()}
-        self.is_open = False
+        self.handle = self.nvml.handle(str(requested.get("uuid") or ""))
+        self.result["clock_idle_mhz"] = self.clock()
 
     def clock(self):
         return self.nvml.ask("nvmlDeviceGetClockInfo", self.handle, SM_CLOCK)
-
-    def use(self):
-        _now["gpu"] = self.result["index"]
-        self.torch.cuda.set_device(self.number)
-
-    def kind(self):
-        """What its matrix units are made for."""
-        if self.torch.cuda.get_device_capability(self.number) >= (8, 0):
-            return self.torch.bfloat16
-        return self.torch.float16 if self.torch.cuda.get_device_capability(self.number) >= (7, 0) else None
 
     def open(self):
         torch = self.torch
         self.use()
         kind = self.kind() or torch.float32
-        free, total = torch.cuda.mem_get_info(self.number)
-        for side, size in SIZES:
+
+        def need(sizes):
             # Two factors, two products, a part of each to compare, two buffers; cuBLAS takes some, too.
-            need = 5 * side * side * (4 if kind is torch.float32 else 2) + 2 * size + 64 * MIB
-            if need * MEMORY_PART <= total and need * 2 <= free:
-                break
-        else:
-            raise MemoryError("%s: %d of %d MiB" % (MEMORY_FULL, free // MIB, total // MIB))
+            return 5 * sizes[0] ** 2 * (4 if kind is torch.float32 else 2) + 2 * sizes[1] + 64 * MIB
+
+        side, size = self.that_fits(SIZES, need)
         self.flop, self.size = 2.0 * side**3, size
         # Of random numbers: of zeros a GPU is faster than of anything that a job has.
         self.a = torch.randn(side, side, device=self.device, dtype=kind)
@@ -156,22 +107,6 @@ class Gpu:
         self.use()
         events[1].synchronize()
         return max(events[0].elapsed_time(events[1]) / 1000.0, 1e-9)
-
-    def fail(self, error):
-        self.result["error"] = words(error)
-        self.is_open = False
-
-
-def trying(gpus, step):
-    """step(gpu) of each that still works; whoever fails is out, and says why."""
-    found = {}
-    for gpu in gpus:
-        if gpu.is_open:
-            try:
-                found[gpu] = step(gpu)
-            except Exception as error:
-                gpu.fail(error)
-    return found
 
 
 def timed(gpus, work, seconds, warm_s=0.0, during=None):
@@ -282,47 +217,5 @@ def copies(gpus):
         os.sched_setaffinity(0, allowed)
 
 
-def main():
-    global _out
-    _out = os.dup(1)
-    os.dup2(2, 1)  # what libraries print is no message
-    watcher = threading.Thread(target=beat)
-    watcher.daemon = True
-    watcher.start()
-    _now["stage"] = "import"
-    try:
-        import torch
-    except Exception as error:
-        say(event="error", stage="import", text=words(error), end="done")
-        return 3
-    _now["stage"] = "open"
-    nvml = Nvml()
-    requested = CONFIG.get("gpus") or []
-    try:
-        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    except Exception as error:
-        say(event="error", stage="device", text=words(error), end="done")
-        return 4
-    gpus = [Gpu(torch, nvml, number, row) for number, row in enumerate(requested)]
-    for number, gpu in enumerate(gpus):
-        try:
-            if number >= count:
-                raise LookupError("torch %s sees %d of %d GPUs" % (torch.__version__, count, len(requested)))
-            gpu.open()
-        except Exception as error:
-            gpu.fail(error)
-    for stage in (compute, memory, copies):
-        _now["stage"] = stage.__name__
-        stage(gpus)
-    say(event="result", torch=str(torch.__version__), gpus=[gpu.result for gpu in gpus], end="done")
-    return 0
-
-
 if __name__ == "__main__":
-    try:
-        code = main()
-    except BaseException as error:
-        say(event="error", stage=_now["stage"], text=words(error), end="done")
-        code = 6
-    # Not sys.exit: threads of the libraries may keep an interpreter from ending.
-    os._exit(code)
+    run(Gpu, (compute, memory, copies))

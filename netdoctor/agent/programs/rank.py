@@ -20,6 +20,8 @@ import time
 CONFIG = globals().get("CONFIG") or {}
 ALIVE_S = 0.5
 DTYPE_BYTES = 4
+# Width of the layers that are trained: 1 MiB each.
+TRAINED_SIDE = 512
 # Each rank brings the whole numbers 1 to PERIOD in turn, and begins at another one. float32 adds them up
 # exactly, in any order, while the sum stays under 2^24: over up to 132,000 ranks.
 PERIOD = 127
@@ -35,6 +37,33 @@ NCCL_SAYS = {
     # graph/search.cc, ncclTopoPrintGraph: "bw 240.0/240.0, type NVL/PIX, sameChannels 1"
     "links": re.compile(r", type (\w{1,8})/\w{1,8}, sameChannels"),
 }
+
+# The functions of torch.distributed that do it, the newest name first, and last those over lists, which are
+# all that gloo had before torch 2.2.
+FUNCTIONS = {
+    "all-reduce": ("all_reduce",),
+    "all-gather": ("all_gather_single", "all_gather_into_tensor", "_all_gather_base", "all_gather"),
+    "reduce-scatter": (
+        "reduce_scatter_single",
+        "reduce_scatter_tensor",
+        "_reduce_scatter_base",
+        "reduce_scatter",
+    ),
+    "all-to-all": ("all_to_all_single",),
+    "broadcast": ("broadcast",),
+    "send-recv": ("batch_isend_irecv",),
+}
+# Of these the size is that of all ranks' pieces together (nccl-tests, doc/PERFORMANCE.md).
+IN_PIECES = ("all-gather", "reduce-scatter", "all-to-all")
+# "ProcessGroupGloo does not support reduce_scatter" (ProcessGroupGloo.cpp), "Backend gloo does not support
+# alltoall" (Backend.hpp), "no support for _allgather_base in Gloo process group". Before anything is sent.
+REFUSES = re.compile(
+    r"(?:ProcessGroup|Backend )\w+ does not support \w|no support for \w+ in \w+ process group"
+)
+
+# So many ranks are named whose values came out wrong; so much of an operation's time goes to each small size.
+SENDERS = 16
+LATENCY_SHARE = 0.05
 
 _out = 1
 _lock = threading.Lock()
@@ -131,6 +160,11 @@ def sums(world):
     return [each + sum(1 + (position + i) % PERIOD for position in range(rest)) for i in range(PERIOD)]
 
 
+def marked(src, dst):
+    """What one rank has for another: one period of numbers that tell both and the place. As exact as sums."""
+    return [src * PERIOD + (dst + i) % PERIOD for i in range(PERIOD)]
+
+
 def nodes_of(runs):
     """Ranks of each node. runs: [how many nodes, ranks of each] in the order of ranks: as short as may be."""
     found, first = [], 0
@@ -172,6 +206,120 @@ def nccl_said(fd):
                 words.append(word)
         found[name] = words
     return found
+
+
+class Operation:
+    """A collective over a group: how it is called, what this rank brings to it, and what has to come out."""
+
+    def __init__(self, owner, name, ranks, group=None):
+        self.owner = owner
+        self.dist = owner.dist
+        self.name = name
+        self.ranks = list(ranks)
+        self.world = len(self.ranks)
+        self.position = self.ranks.index(owner.rank)
+        self.after = (self.position + 1) % self.world
+        self.before = (self.position - 1) % self.world
+        self.group = group
+        self.function = FUNCTIONS[name][0]
+
+    def refused(self):
+        """Take the first function that the backend offers; what it says of the last where it offers none."""
+        text = "this torch has no %s" % FUNCTIONS[self.name][-1]
+        for name in FUNCTIONS[self.name]:
+            if not hasattr(self.dist, name):
+                continue
+            self.function = name
+            try:
+                self.run(*self.buffers(self.world))
+                return None
+            except (RuntimeError, NotImplementedError) as error:
+                text = " ".join(str(error).split())[:200]
+                if not REFUSES.search(text):
+                    raise
+        return text
+
+    def count(self, size):
+        """How many values so many bytes are, as many for each rank where they are pieces."""
+        count = max(size // DTYPE_BYTES, 1)
+        return max(count // self.world, 1) * self.world if self.name in IN_PIECES else count
+
+    def buffers(self, count):
+        """(what goes out, what comes in), all zero; the same where it works in place."""
+        out = count // self.world if self.name == "all-gather" else count
+        into = count // self.world if self.name == "reduce-scatter" else count
+        one = self.owner.filled(out, 0.0)
+        return one, one if self.name in ("all-reduce", "broadcast") else self.owner.filled(into, 0.0)
+
+    def run(self, out, into):
+        """Once. Sums go into `into`, too."""
+        call, group = getattr(self.dist, self.function), self.group
+        if self.name == "all-reduce":
+            call(into, group=group)
+        elif self.name == "broadcast":
+            call(into, self.ranks[0], group=group)
+        elif self.name == "send-recv":
+            one = self.dist.P2POp(self.dist.isend, out, self.ranks[self.after], group)
+            two = self.dist.P2POp(self.dist.irecv, into, self.ranks[self.before], group)
+            for work in call([one, two]):
+                work.wait()
+        elif self.function == "all_gather":
+            call(list(into.chunk(self.world)), out, group=group)
+        elif self.function == "reduce_scatter":
+            call(into, list(out.chunk(self.world)), group=group)
+        else:
+            call(into, out, group=group)
+
+    def brought(self, count):
+        """What goes out when values are verified."""
+        name, here, tiled = self.name, self.position, self.owner.tiled
+        if name in ("all-reduce", "reduce-scatter"):
+            return tiled(brought(here), count)
+        if name == "all-gather":
+            return tiled(marked(here, 0), count // self.world)
+        if name == "all-to-all":
+            pieces = [tiled(marked(here, dst), count // self.world) for dst in range(self.world)]
+            return self.owner.torch.cat(pieces)
+        if name == "broadcast":
+            return tiled(marked(0, 0), count) if here == 0 else self.owner.filled(count, -1.0)
+        return tiled(marked(here, self.after), count)
+
+    def expected(self, count):
+        """What has to come in then."""
+        name, here, tiled, world = self.name, self.position, self.owner.tiled, self.world
+        if name == "all-reduce":
+            return tiled(sums(world), count)
+        if name == "reduce-scatter":
+            return tiled(sums(world), count)[here * (count // world) :][: count // world]
+        if name in IN_PIECES:
+            dst = here if name == "all-to-all" else 0
+            return self.owner.torch.cat([tiled(marked(src, dst), count // world) for src in range(world)])
+        return tiled(marked(0, 0) if name == "broadcast" else marked(self.before, here), count)
+
+    def wrong(self, count):
+        """How many values are not what they should be, the first of them, and the ranks that sent them."""
+        out = self.brought(count)
+        into = self.buffers(count)[1].fill_(-1.0)
+        if self.name in ("all-reduce", "broadcast"):
+            into = out
+        self.run(out, into)
+        self.owner.sync()
+        expected = self.expected(count)
+        bad = (into != expected).nonzero().flatten()
+        if not len(bad):
+            return {"wrong": 0, "first_wrong": None}
+        first = int(bad[0].item())
+        senders = []
+        if self.name in ("all-gather", "all-to-all"):
+            piece = count // self.world
+            senders = [src for src in range(self.world) if bool(((bad // piece) == src).any())]
+        elif self.name in ("broadcast", "send-recv"):
+            senders = [0 if self.name == "broadcast" else self.before]
+        return {
+            "wrong": len(bad),
+            "first_wrong": [first, float(into[first].item()), float(expected[first].item())],
+            "senders": [self.ranks[src] for src in senders[:SENDERS]],
+        }
 
 
 class Rank:
@@ -296,37 +444,28 @@ class Rank:
         self.dist.all_reduce(box, op=self.dist.ReduceOp.MAX, group=group)
         return float(box.item())
 
-    def burst(self, buffer, count, group):
-        """Seconds that `count` all-reduces take on this rank, from a common start."""
+    def burst(self, operation, buffers, count):
+        """Seconds that `count` of them take on this rank, from a common start."""
         start = self.torch.zeros(1, device=self.device)
-        self.dist.all_reduce(start, group=group)
+        self.dist.all_reduce(start, group=operation.group)
         self.sync()
         began = time.perf_counter()
         for _ in range(count):
-            self.dist.all_reduce(buffer, group=group)
+            operation.run(*buffers)
             _now["done"] += 1
         self.sync()
         return time.perf_counter() - began
+
+    def filled(self, size, value):
+        return self.torch.empty(size, device=self.device, dtype=self.torch.float32).fill_(value)
 
     def tiled(self, values, size):
         """These values over and over, `size` of them."""
         one = self.torch.tensor(values, device=self.device, dtype=self.torch.float32)
         return one.repeat(-(-size // len(values)))[:size]
 
-    def wrong(self, size, world, group, position):
-        """How many values of a sum over known ones are not what they should be, and the first of them."""
-        buffer = self.tiled(brought(position), size)
-        self.dist.all_reduce(buffer, group=group)
-        self.sync()
-        expected = self.tiled(sums(world), size)
-        bad = (buffer != expected).nonzero()
-        if not len(bad):
-            return 0, None
-        first = int(bad[0].item())
-        return len(bad), [first, float(buffer[first].item()), float(expected[first].item())]
-
     def allreduce(self, step):
-        """Sizes from small to large, as many as fit the time; times are the slowest rank's."""
+        """All-reduces of all ranks, inside each node, or without some."""
         ranks, group = list(range(self.world)), None
         if step.get("inside"):
             ranks, group = self.inside(step["inside"])
@@ -335,47 +474,93 @@ class Rank:
             group = self.group(ranks)
         if self.rank not in ranks or len(ranks) < 2:
             return {"rows": []}
-        world, position = len(ranks), ranks.index(self.rank)
+        rows = self.sweep(step, Operation(self, "all-reduce", ranks, group))
+        return {"rows": rows, "nccl": nccl_said(self.nccl_log) if self.cuda else {}}
+
+    def collective(self, step):
+        """One operation over all ranks, or what the backend says where it does not offer it."""
+        operation = Operation(self, step["op"], range(self.world))
+        stage(step["op"])
+        refused = operation.refused()
+        rows = [] if refused else self.sweep(step, operation)
+        stage("ready")
+        return {"rows": rows, "refused": refused or ""}
+
+    def sweep(self, step, operation):
+        """Sizes from small to large, as many as fit the time; times are the slowest rank's.
+
+        Up to `latency_bytes` all are measured, each in a small part of the time.
+        """
+        group = operation.group
         began = time.perf_counter()
         budget = float(step["budget_s"])
         batches = int(step.get("batches", 5))
-        most = int(step.get("iterations", 20))
+        small = int(step.get("latency_bytes", 0)) // DTYPE_BYTES
+        least = int(step.get("least", 1))
         rows = []
-        sizes = sorted(int(size) for size in step["sizes"])
-        rate = None  # seconds per byte of the largest size so far
-        for at, size in enumerate(sizes):
+        counts = sorted({operation.count(int(size)) for size in step["sizes"]})
+        rate = None  # seconds per value of the largest size so far
+        for at, count in enumerate(counts):
             left = self.greatest(budget - (time.perf_counter() - began), group)
-            # Warm-up, verification and at least three batches of one.
-            if rows and rate is not None and (5.5 * rate * size > left or left <= 0):
+            # Warm-up, verification and at least three batches.
+            needed = (2.5 + 3 * least) * (rate or 0.0) * count
+            if rows and count > small and (needed > left or left <= 0):
                 break
-            count = max(size // DTYPE_BYTES, 1)
-            bad, first = self.wrong(count, world, group, position)
-            buffer = self.torch.empty(count, device=self.device, dtype=self.torch.float32).fill_(0.0)
-            warm = self.greatest(self.burst(buffer, 1, group), group)
+            row = dict(operation.wrong(count), size=count * DTYPE_BYTES)
+            buffers = operation.buffers(count)
+            warm = self.greatest(self.burst(operation, buffers, 1), group)
             # Later sizes are the ones that count: each takes its share of what is left.
-            share = max(left, 0.0) / max(min(len(sizes) - at, 3), 1)
+            share = max(left, 0.0) / max(min(len(counts) - at, 3), 1)
             share = min(share, float(step.get("each_s", share)))
+            most = int(step.get("iterations", 20))
+            if count <= small:
+                share, most = min(share, budget * LATENCY_SHARE), 10 * most
             each = max(warm, 1e-6)
             rounds = int(max(3, min(batches, share / each)))
-            per = int(max(1, min(most, share / (rounds * each))))
+            per = int(max(least, min(most, share / (rounds * each))))
             times = []
             for _ in range(rounds):
-                times.append(self.greatest(self.burst(buffer, per, group) / per, group))
-            rate = statistics.median(times) / size
-            rows.append(
-                {
-                    "size": count * DTYPE_BYTES,
-                    "median_s": statistics.median(times),
-                    "least_s": min(times),
-                    "most_s": max(times),
-                    "batches": rounds,
-                    "iterations": per,
-                    "wrong": bad,
-                    "first_wrong": first,
-                }
-            )
-            del buffer
-        return {"rows": rows, "nccl": nccl_said(self.nccl_log) if self.cuda else {}}
+                times.append(self.greatest(self.burst(operation, buffers, per) / per, group))
+            rate = statistics.median(times) / count
+            row.update(median_s=statistics.median(times), least_s=min(times), most_s=max(times))
+            row.update(batches=rounds, iterations=per)
+            rows.append(row)
+            del buffers
+        return rows
+
+    def train(self, step):
+        """Steps of a small data-parallel training on some ranks: the seconds of each on the slowest of them.
+
+        Little is computed, and as many gradients are exchanged as asked for, in DDP's own buckets.
+        """
+        ranks = [rank for first, count in step["runs"] for rank in range(first, first + count)]
+        group = self.group(ranks)
+        if self.rank not in ranks:
+            return {}
+        stage("training")
+        torch, side = self.torch, TRAINED_SIDE
+        layers = max(int(step["bytes"]) // (side * side * DTYPE_BYTES), 1)
+        parts = [torch.nn.Linear(side, side, bias=False) for _ in range(layers)]
+        model = torch.nn.Sequential(*parts).to(self.device)
+        batch = self.filled(8 * side, 0.5).view(8, side)
+
+        def once(model):
+            began = time.perf_counter()
+            model(batch).sum().backward()
+            model.zero_grad()
+            self.sync()
+            _now["done"] += 1
+            return time.perf_counter() - began
+
+        once(model)
+        alone = once(model)
+        model = torch.nn.parallel.DistributedDataParallel(model, process_group=group)
+        once(model)  # its buckets are made in the first step
+        warm = self.greatest(once(model), group)
+        count = int(max(3, min(100, float(step["seconds"]) / max(warm, 1e-6))))
+        times = [self.greatest(once(model), group) for _ in range(count)]
+        stage("ready")
+        return {"steps": times, "alone_s": self.greatest(alone, group)}
 
     def pairs(self, step):
         """Directed pairs at once, each in its own time: the receiver asks for messages and times them."""

@@ -48,6 +48,7 @@ TESTED = {
     "link errors": ("net.errors", "rdma.errors", "gpu.link-errors"),
     "rates": ("bw.tcp", "bw.pair", "bw.rdma"),
     "speed of GPUs": ("gpu.work",),
+    "results of GPUs": ("gpu.bits",),
     "imports": ("sw.import",),
 }
 # Of these, what takes two nodes.

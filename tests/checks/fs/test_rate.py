@@ -115,12 +115,14 @@ def random_model(kind: str, seed: int) -> tuple[Model, dict[str, set[str]]]:
     if kind == "machine":
         model.machine = {node: rng.uniform(0.1, 0.5) for node in slow}
         return model, {"fs-slow-machine": slow}
+    model.server["files"] = rng.uniform(1.0, 10.0)  # one server of names, which is no news
     if kind == "path":
         some = rng.choice((("write",), ("read",), ("files",), ("read", "write"), KINDS))
-        model.way = {node: dict.fromkeys(some, rng.uniform(0.1, 0.5)) for node in slow}
+        most = 0.35 if some == ("files",) else 0.5
+        model.way = {node: dict.fromkeys(some, rng.uniform(0.1, most)) for node in slow}
         return model, {"fs-slow-path": slow}
     if kind == "server":
-        some = rng.sample(KINDS, rng.choice((1, 2, 3)))
+        some = rng.sample(("write", "read"), rng.choice((1, 2)))
         model.server = {**model.server, **{k: rng.uniform(1.0, 5.0) for k in some}}
         return model, {"fs-saturated": {"cluster"}}
     if kind == "both":
