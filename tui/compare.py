@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Sequence
 
 from netdoctor.report import describe, fmt, summary
+from netdoctor.report.changes import trial_label, trial_lines
 from netdoctor.report.diff import Change, Diff
 from netdoctor.report.model import Cause, Report
 from netdoctor.tui.lines import STATUS_STYLES, Line, Span, fit, labelled, line, width_of, wrap
@@ -39,6 +40,9 @@ def page(found: Diff, before: Report, now: Report, width: int, *, changes_only: 
     lines += causes("open", "dim", found.open, width)
     if not changes_only:
         lines += causes("still", "dim", found.same, width)
+    style = {"WORSE": "bad", "BETTER": "good"}.get(trial_label(found.trial), "")
+    for text in trial_lines(found.trial):
+        lines += [line(("  trial   ", "label"), (piece, style)) for piece in wrap(text, width - 11)[:3]]
     for label, changes in (("worse", found.worse), ("better", found.better), ("other", found.other)):
         if wide:
             lines += _change_rows(label, changes, before, now, width)

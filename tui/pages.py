@@ -9,6 +9,7 @@ from dataclasses import replace
 from netdoctor.compat import UTC, instant
 from netdoctor.errors import InputError
 from netdoctor.report import commands, describe, families, fmt, summary
+from netdoctor.report.formats import trial
 from netdoctor.report.kept import pair_checks, pairs_of
 from netdoctor.report.model import Cause, Report, Result
 from netdoctor.tui.lines import (
@@ -150,12 +151,13 @@ def causes(state: State, known: Known, width: int, now: float, *, small: bool = 
     lines = banners(state, now, width)
     if lines:
         lines.append(Line())
+    tried = _trial(report, width)
     if not known.listed:
-        return [*lines, *_no_cause(state, known, width)]
+        return [*lines, *_no_cause(state, known, width, tried)]
     if small:
         for cause in known.listed:
             lines += _small_cause(known, cause, width)
-        return lines
+        return [*lines, *tried]
     lines += [line("  ", (piece, "head")) for piece in wrap(summary.headline(report), width - 4)]
     if report.targets and not any(target.reached for target in report.targets):
         text = "nothing else can be examined until this works; R scans again"
@@ -163,6 +165,7 @@ def causes(state: State, known: Known, width: int, now: float, *, small: bool = 
     lines.append(Line())
     for cause in known.listed:
         lines += _cause(known, cause, width)
+    lines += tried
     lines += _families(known, width)
     for note in report.notes:
         if note.level != "warn":
@@ -170,13 +173,30 @@ def causes(state: State, known: Known, width: int, now: float, *, small: bool = 
     return lines
 
 
-def _no_cause(state: State, known: Known, width: int) -> list[Line]:
+def _trial(report: Report, width: int) -> list[Line]:
+    """What the job itself came to, where it was tried on these nodes; with a ladder, how it scales."""
+    found = report.trial
+    if found is None:
+        return []
+    look = {"pass": "good", "fail": "bad", "warn": "warn"}.get(trial.status(found), "open")
+    first, *more = wrap(fmt.plain(found.headline, 400), width - 16)
+    lines = [Line(), line("  ", (f"{trial.word(found):<12}", look), (first, "head"))]
+    lines += [line(" " * 14, piece) for piece in more]
+    for label, text in trial.rows(found):
+        lines += labelled(f"  {label:<12}", wrap(text, width - 16))
+    if found.ladder is not None:
+        table = trial.ladder_lines(found.ladder, width - 4)
+        lines += [Line(), *(line("  ", (row, "" if n else "dim")) for n, row in enumerate(table))]
+    return [*lines, Line()]
+
+
+def _no_cause(state: State, known: Known, width: int, tried: list[Line]) -> list[Line]:
     report = known.report
     verdict = summary.verdict(report)
     first, *more = wrap(summary.headline(report), width - len(verdict) - 8)
     lines = [Line(), line("   ", (verdict, VERDICT_STYLES.get(verdict, "head")), "   ", first)]
     lines += [line(" " * (len(verdict) + 6), piece) for piece in more]
-    lines.append(Line())
+    lines += tried or [Line()]
     if report.verdict.state == "ready":
         first, *more = _items(_best_numbers(report), width - 22, "   ")
         lines.append(line("   nothing to fix.   ", (first, "dim")))

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,7 +78,7 @@ def run_diff(args: argparse.Namespace) -> int:
     if len(args.reports) == 2:
         old = baselines.resolve(Path(args.reports[0]))
     else:
-        found = history.before(now)
+        found = _earlier_trial(now) or history.before(now)
         if found is None:
             raise InputError(f"nothing is older than {new} in {LAST.parent / history.FOLDER}; name OLD, too")
         old = found
@@ -93,6 +94,19 @@ def run_diff(args: argparse.Namespace) -> int:
         width = for_stdout(RenderOptions(width=args.width)).width or 100
         put(changes.text(changed, before, now, runs=runs, names=names, width=width))
     return int(changed.is_worse)
+
+
+def _earlier_trial(now: "Report") -> Path | None:
+    """The newest earlier report with a trial of a job, if this one has one."""
+    from netdoctor.report import history
+    from netdoctor.report.save import load
+
+    earlier = [one.path for one in history.reports() if one.finished < history.ended(now)]
+    for path in earlier if now.trial is not None else ():
+        with suppress(InputError):
+            if load(path).trial is not None:
+                return path
+    return None
 
 
 def run_baseline(args: argparse.Namespace) -> int:

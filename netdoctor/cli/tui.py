@@ -162,7 +162,7 @@ def show(
         path=path,
         export=args.export,
         export_to_stdout=not sys.stdout.isatty(),
-        light=_light(args.theme),
+        light=is_light(args.theme),
         box=box,
         keys=keys,
     )
@@ -237,7 +237,7 @@ def _check_expected(fields: dict[str, Any]) -> None:
         expecting.read(expect, registry.load(folders=fields.get("checks_dir", ())).checks.values(), ())
 
 
-def _light(theme: str) -> bool:
+def is_light(theme: str = "auto") -> bool:
     """Whether to draw for a light background; some terminals say so in COLORFGBG."""
     if theme != "auto":
         return theme == "light"

@@ -8,12 +8,12 @@ import msgspec
 
 from netdoctor.jsontext import encode
 from netdoctor.report import describe, fmt, summary
-from netdoctor.report.diff import Change, Diff, Moved
+from netdoctor.report.diff import Change, Diff, Moved, TrialChange
 from netdoctor.report.model import Cause, Report
 from netdoctor.text import inert_line
 
 SCHEMA = "netdoctor.diff/1"
-ROWS_MAX = 20
+ROWS_MAX, RUNGS_MAX = 20, 16
 _LABEL, _MARK, _STATUS = 9, 10, 8
 
 
@@ -62,6 +62,7 @@ def as_json(found: Diff, before: Report, now: Report, *, runs: int = 1, names: t
         "moved": [
             {**msgspec.to_builtins(m), "ratio": round(m.ratio, 4), "worse": m.is_worse} for m in found.moved
         ],
+        "trial": {**msgspec.to_builtins(found.trial), "trend": found.trial.trend} if found.trial else None,
         "facts": msgspec.to_builtins(found.facts),
         "nodes": {"added": list(found.nodes_added), "removed": list(found.nodes_removed)},
         "checks": {"added": list(found.checks_added), "removed": list(found.checks_removed)},
@@ -93,10 +94,14 @@ def _rows(found: Diff, before: Report, now: Report) -> Iterator[tuple[str, str]]
     yield from (("WORSE", _cause("[new]", c, now)) for c in found.new)
     if found.verdict_worse:
         yield "WORSE", f"{'verdict':<{_MARK}}{summary.verdict(before)} -> {summary.verdict(now)}"
+    trial = [f"{'trial':<{_MARK}}{text}" for text in trial_lines(found.trial)]
+    label = trial_label(found.trial)
+    yield from (("WORSE", text) for text in trial if label == "WORSE")
     yield from (("WORSE", _change(c, now)) for c in _unexplained(found.worse, found.new, now))
     yield from _values("WORSE", [m for m in found.moved if m.is_worse])
     yield from (("BETTER", _cause("[fixed]", c, before)) for c in found.healed)
     yield from (("BETTER", _change(c, now)) for c in _unexplained(found.better, found.healed, before))
+    yield from ((label, text) for text in trial if label != "WORSE")
     yield from _values("MOVED", [m for m in found.moved if not m.is_worse])
     if not found.new:
         yield from _facts(found, now)
@@ -138,6 +143,40 @@ def _unexplained(changes: Sequence[Change], causes: Sequence[Cause], report: Rep
     for change in changes:
         if not all(owner.get((change.check, node)) in numbers for node in change.nodes):
             yield change
+
+
+def trial_label(change: TrialChange | None) -> str:
+    if change is None or not change.is_same_job:
+        return "OTHER"
+    return change.trend.upper() or "MOVED"
+
+
+def trial_lines(change: TrialChange | None) -> list[str]:
+    """What became of the tried job: state, cause, rate, and rungs that both climbed."""
+    if change is None:
+        return []
+    before, now = change.before, change.now
+    was = fmt.plain(before.state, 12).upper() if before is not None else "not tried"
+    of_another = "" if before is None or change.is_same_job else "  (another command, or other nodes)"
+    lines = [f"{was} -> {fmt.plain(now.state, 12).upper()}   {fmt.plain(now.headline, 300)}{of_another}"]
+    lines += [f"{fmt.plain(c.title, 300)} ({fmt.plain(c.confidence, 12)})" for c in now.causes[:2]]
+    if before is None or not change.is_same_job:
+        return lines
+    if before.steps_per_s is not None or now.steps_per_s is not None:
+        share = f"  {change.ratio:+.0%}" if change.ratio else ""
+        lines.append(f"{_rate(before.steps_per_s)} -> {_rate(now.steps_per_s)} steps/s{share}")
+    rungs = {rung.nodes: rung.steps_per_s for rung in before.ladder.rungs} if before.ladder else {}
+    both = [r for r in (now.ladder.rungs if now.ladder else ())[:RUNGS_MAX] if r.nodes in rungs]
+    if both:
+        went = (f"{r.nodes}: {_rate(rungs[r.nodes])} -> {_rate(r.steps_per_s)}" for r in both)
+        lines.append(f"steps/s by nodes   {', '.join(went)}")
+    if now.ladder and now.ladder.headline:
+        lines.append(fmt.plain(now.ladder.headline, 300))
+    return lines
+
+
+def _rate(value: float | None) -> str:
+    return _three(value) if value else "none"
 
 
 def _values(label: str, moved: Sequence[Moved]) -> Iterator[tuple[str, str]]:

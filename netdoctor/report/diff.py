@@ -1,11 +1,12 @@
 """What changed between two reports: worse, better, moved, and who came and went. Pure."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from netdoctor.report import bands
-from netdoctor.report.model import Cause, Report
+from netdoctor.report.model import Cause, Report, TrialRecord
 from netdoctor.report.summary import LETTERS
 
 # Badness in which "worse" and "better" are meant; skip and blocked say nothing about the node.
@@ -61,6 +62,49 @@ class FactChange:
     nodes: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class TrialChange:
+    """What `netdoctor try` said of the job, then and now. before: None where it was not tried."""
+
+    before: TrialRecord | None
+    now: TrialRecord
+
+    @property
+    def is_same_job(self) -> bool:
+        """Whether both tried one command, and on as many nodes."""
+        before, now = self.before, self.now
+        return before is not None and (before.command, before.nodes) == (now.command, now.nodes)
+
+    @property
+    def ratio(self) -> float:
+        """How much faster the steps of as many ranks are now: -0.5 for half, 0 where that cannot be said."""
+        before, now = self.before, self.now
+        if before is None or not self.is_same_job or before.world_size != now.world_size:
+            return 0.0
+        return now.steps_per_s / before.steps_per_s - 1.0 if before.steps_per_s and now.steps_per_s else 0.0
+
+    @property
+    def trend(self) -> str:
+        """``worse``: it started and does not any more, is half as fast as one earlier run, or its ladder
+        breaks on fewer nodes. ``better``: the reverse, at any rate. "" for neither: what was not decided
+        proves nothing."""
+        if self.before is None or not self.is_same_job:
+            return ""
+        states = (self.before.state, self.now.state)
+        if states != ("started", "started"):
+            return {("started", "failed"): "worse", ("failed", "started"): "better"}.get(states, "")
+        was, is_ = _breaks_at(self.before), _breaks_at(self.now)
+        if is_ < was or self.ratio <= -HALVED:
+            return "worse"
+        return "better" if is_ > was or self.ratio > 0 else ""
+
+
+def _breaks_at(trial: TrialRecord) -> float:
+    """From how many nodes on a job is slow or broken; infinity where its ladder holds, or was not climbed."""
+    nodes = trial.ladder.from_nodes if trial.ladder is not None else None
+    return math.inf if nodes is None else nodes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diff:
     """What changed. Causes go by their fingerprints."""
@@ -82,6 +126,7 @@ class Diff:
     nodes_removed: tuple[str, ...] = ()
     checks_added: tuple[str, ...] = ()
     checks_removed: tuple[str, ...] = ()
+    trial: TrialChange | None = None  # None where it came to the same, and where neither tried a job
 
     @property
     def empty(self) -> bool:
@@ -90,7 +135,9 @@ class Diff:
     @property
     def is_worse(self) -> bool:
         """Whether anything is worse than it was: what `netdoctor diff` ends with 1 for."""
-        return bool(self.new or self.worse or self.verdict_worse or any(m.is_worse for m in self.moved))
+        return bool(self.new or self.worse or self.verdict_worse or any(m.is_worse for m in self.moved)) or (
+            self.trial is not None and self.trial.trend == "worse"
+        )
 
 
 def diff(before: Report, now: Report, further: Sequence[Report] = ()) -> Diff:
@@ -121,7 +168,19 @@ def diff(before: Report, now: Report, further: Sequence[Report] = ()) -> Diff:
         nodes_removed=_only(before.matrix.nodes, now.matrix.nodes),
         checks_added=_only(now.matrix.checks, before.matrix.checks),
         checks_removed=_only(before.matrix.checks, now.matrix.checks),
+        trial=_trial(before.trial, now.trial),
     )
+
+
+def _trial(before: TrialRecord | None, now: TrialRecord | None) -> TrialChange | None:
+    """How the job fares now. A report whose job was not tried says nothing of it."""
+    if now is None or before == now:
+        return None
+    found = TrialChange(before, now)
+    if before is None or not found.is_same_job:
+        return found
+    sides = [(t.state, t.steps_per_s is None, _breaks_at(t)) for t in (before, now)]
+    return None if sides[0] == sides[1] and abs(found.ratio) <= bands.DEFAULTS["GB/s"][0] else found
 
 
 def _only(these: tuple[str, ...], those: tuple[str, ...]) -> tuple[str, ...]:

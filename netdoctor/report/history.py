@@ -13,22 +13,29 @@ KEPT_MAX = 20
 # Of all that is kept; the newest two stay whatever their size, as one of them is what to compare with.
 BYTES_MAX = 256 * 1024 * 1024
 ALWAYS = 2
-# When the scan ended, in UTC with milliseconds, and the beginning of its run's id: names sort by time.
+# When the scan or its trial ended, in UTC with milliseconds, and the beginning of its run's id: names sort by
+# time.
 _NAME = re.compile(r"[0-9]{8}T[0-9]{9}Z-[0-9a-f]{8}\.json")
 _TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})Z")
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierReport:
-    """One earlier report. finished: as run.finished has it, RFC 3339 in UTC."""
+    """One earlier report. finished: as `ended` has it, RFC 3339 in UTC."""
 
     path: Path
     finished: str
 
 
+def ended(report: Report) -> str:
+    """When the scan ended, or the trial of a job behind it. RFC 3339 in UTC."""
+    tried = report.trial.finished if report.trial is not None else ""
+    return tried if _TIME.fullmatch(tried) and tried > report.run.finished else report.run.finished
+
+
 def name_of(report: Report) -> str | None:
     """What a report is called in the history; None where its run is not one of ours, word for word."""
-    when = _TIME.fullmatch(report.run.finished)
+    when = _TIME.fullmatch(ended(report))
     if when is None:
         return None
     day, clock = "".join(when.groups()[:3]), "".join(when.groups()[3:])
@@ -49,7 +56,7 @@ def reports(last: Path = LAST) -> list[EarlierReport]:
 
 def before(report: Report, last: Path = LAST) -> Path | None:
     """The newest report in the history that ended before this one, which is what to compare it with."""
-    return next((one.path for one in reports(last) if one.finished < report.run.finished), None)
+    return next((one.path for one in reports(last) if one.finished < ended(report)), None)
 
 
 def _finished(name: str) -> str:

@@ -369,6 +369,70 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrialCause:
+    """Why a tried job failed. confidence: ``certain``, ``likely``, ``possible``; source: what says so."""
+
+    title: str
+    confidence: str
+    source: str = ""
+    nodes: tuple[str, ...] = ()
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialRung:
+    """The job on the first `nodes` nodes. steps_per_s: of its slowest rank, None where it made none."""
+
+    nodes: int
+    ranks: int
+    state: str
+    steps_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialLadder:
+    """The same job on 1, 2, 4 and so on of the nodes. from_nodes: the rung from which it is slow or broken,
+    None where all is well; headline: that in a sentence, or ""; nodes_at_fault: where known."""
+
+    rungs: tuple[TrialRung, ...] = ()
+    from_nodes: int | None = None
+    nodes_at_fault: tuple[str, ...] = ()
+    headline: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialRecord:
+    """The job itself, tried on the nodes of the report by `netdoctor try`; what a verdict says of nodes does
+    not change by it.
+
+    state: ``started``, ``failed``, ``undecided``, ``interrupted``. finished: RFC 3339 UTC. ended_by:
+    ``time``, ``steps``, ``job``, ``interrupt``. seconds: how long it ran. nodes: on how many; a ladder may
+    have ended on fewer, and then the rest is about its last rung. world_size: by the ranks that
+    joined, None before any has; joined: how many. first_step_s: since the start. steps, steps_per_s: of the
+    slowest rank. over: what ranks talk over. logs: the folder of their output, beside which is all of it.
+    """
+
+    state: str
+    headline: str
+    finished: str
+    seconds: float
+    command: tuple[str, ...]
+    ended_by: str = ""
+    nodes: int = 0
+    world_size: int | None = None
+    joined: int = 0
+    first_step_s: float | None = None
+    steps: int = 0
+    steps_per_s: float | None = None
+    over: tuple[str, ...] = ()
+    found: tuple[str, ...] = ()
+    nodes_at_fault: tuple[str, ...] = ()
+    causes: tuple[TrialCause, ...] = ()
+    ladder: TrialLadder | None = None
+    logs: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FamilyRow:
     """One line of the text report's table: family, number of checks, worst status word, causes, remark."""
 
@@ -401,6 +465,7 @@ class Report:
     baseline: Against | None = None
     suppressed: tuple[Suppressed, ...] = ()
     notes: tuple[Note, ...] = ()
+    trial: TrialRecord | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -101,6 +101,10 @@ def _remember(report: Report, path: Path, data: bytes) -> None:
             os.link(path, name, dst_dir_fd=folder, follow_symlinks=False)
         except OSError:  # a file system without such names, or this run's report once more
             _replace(folder, name, data)
+        scan = history.name_of(dataclasses.replace(report, trial=None))
+        if scan is not None and scan != name:  # the same report, before its job was tried
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(scan, dir_fd=folder)
         history.forget(folder)
 
 

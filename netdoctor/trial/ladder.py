@@ -131,18 +131,3 @@ def _which_of_two(rungs: tuple[Rung, ...], nodes: Sequence[str], measure: Measur
     also = "does well" if holds else "as well"
     why = f"{bad} {what} together with {other}, and {first} with {nodes[2]} {also}"
     return Ladder(rungs=rungs, searched=(rung,), from_nodes=2, nodes=(bad,), why=why)
-
-
-def rows(ladder: Ladder) -> list[str]:
-    """A table for people: nodes, ranks, steps a second, and that of the first rung."""
-    first = ladder.rungs[0].rate if ladder.rungs else None
-    lines = [f"{'nodes':>5} {'ranks':>6} {'steps/s':>9}  of one node"]
-    for rung in ladder.rungs:
-        share = (
-            f"{rung.rate / first:6.0%}  {'#' * round(20 * min(1.0, rung.rate / first))}"
-            if rung.rate and first
-            else ""
-        )
-        rate = f"{rung.rate:.3g}" if rung.rate else str(rung.state)
-        lines.append(f"{len(rung.nodes):5} {rung.ranks:6} {rate:>9}  {share}".rstrip())
-    return lines

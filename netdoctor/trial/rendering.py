@@ -6,11 +6,12 @@ from typing import Any
 
 from netdoctor.explain.joining import Proof
 from netdoctor.inventory.nodeset import fold
-from netdoctor.report.model import Report
+from netdoctor.report.formats.trial import ladder_lines
+from netdoctor.report.model import Report, TrialCause, TrialLadder, TrialRecord, TrialRung
 from netdoctor.text import clean, hung
 from netdoctor.trial.following import Follower
 from netdoctor.trial.judging import Ended, Judgement, State
-from netdoctor.trial.ladder import Ladder, rows
+from netdoctor.trial.ladder import Ladder
 
 SCHEMA = "netdoctor.trial/1"
 LABEL = 10
@@ -96,7 +97,7 @@ def lines(result: TrialResult, width: int) -> Iterator[str]:
     if result.ladder is not None:
         if result.ladder.why:
             yield from wrapped(result.ladder.why, f"{'ladder':<{LABEL}}", width)
-        yield from ("", *rows(result.ladder), "")
+        yield from ("", *ladder_lines(ladder_record(result.ladder), width), "")
     for label, texts in _rows(result):
         for i, text in enumerate(texts):
             yield from wrapped(text, f"{'' if i else label:<{LABEL}}", width)
@@ -203,6 +204,48 @@ def to_json(result: TrialResult) -> dict[str, Any]:
         "ladder": _ladder(result.ladder) if result.ladder is not None else None,
         "logs": result.logs or None,
     }
+
+
+def to_record(result: TrialResult, finished: str, nodes: int) -> TrialRecord:
+    """What the report of the nodes keeps of a trial. finished: RFC 3339 in UTC. nodes: on how many; a ladder
+    may have ended on fewer."""
+    job, judgement = result.job, result.judgement
+    ladder = result.ladder
+    return TrialRecord(
+        state=str(judgement.state),
+        headline=judgement.headline,
+        finished=finished,
+        seconds=round(result.seconds, 3),
+        command=result.command,
+        ended_by=str(result.ended),
+        nodes=nodes,
+        world_size=job.world or None,
+        joined=len(job.joined),
+        first_step_s=job.first_step_s(),
+        steps=job.steps(),
+        steps_per_s=job.rate(),
+        over=tuple(transport(result)),
+        found=judgement.found,
+        nodes_at_fault=judgement.nodes,
+        causes=tuple(
+            TrialCause(title=c.title, confidence=c.sure, source=c.source, nodes=c.nodes, key=c.key)
+            for c in result.causes
+        ),
+        ladder=ladder_record(ladder) if ladder is not None else None,
+        logs=result.logs or None,
+    )
+
+
+def ladder_record(ladder: Ladder) -> TrialLadder:
+    return TrialLadder(
+        rungs=tuple(
+            TrialRung(nodes=len(r.nodes), ranks=r.ranks, state=str(r.state), steps_per_s=r.rate)
+            for r in ladder.rungs
+        ),
+        from_nodes=ladder.from_nodes,
+        nodes_at_fault=ladder.nodes,
+        headline=ladder.why,
+    )
 
 
 def _ladder(ladder: Ladder) -> dict[str, Any]:

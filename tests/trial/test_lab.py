@@ -285,3 +285,22 @@ def test_the_ladder_blames_no_node_for_what_all_share(lab: Lab, folder: Path, jo
     logs = result.with_suffix("")
     assert not list(logs.rglob("*.json"))
     assert len(list(logs.iterdir())) >= 3
+
+
+def test_the_report_of_the_nodes_keeps_it_and_diff_tells_it(lab: Lab, folder: Path, job: Path) -> None:
+    """The same command twice: it starts, then one of its ranks raises."""
+    script, what = job.with_name("run.sh"), job.with_name("what")
+    script.write_text(f"exec python3 {job} $(cat {what})\n")
+    words = ("--anyway", "--start", "process", "--for", "3", "--", "sh", str(script))
+    what.write_text("")
+    assert Tried(lab, folder, *words).wait().code == 0
+    what.write_text("raise 1 start")
+    failed = Tried(lab, folder, *words).wait()
+    assert failed.code == 1, failed.text
+    report = json.loads((folder / ".netdoctor" / "last.json").read_text())
+    assert (report["trial"]["state"], report["trial"]["nodes_at_fault"]) == ("failed", ["node1"])
+    argv = [sys.executable, "-m", "netdoctor", "diff", "--width", "120"]
+    diff = subprocess.run(argv, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
+    assert diff.returncode == 1, diff.stdout + diff.stderr
+    assert "WORSE    trial     STARTED -> FAILED   node1: " in diff.stdout
+    assert is_clean(lab, job)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from netdoctor.trial.judging import State
-from netdoctor.trial.ladder import Ladder, Rung, climb, rows, sizes
+from netdoctor.trial.ladder import Ladder, Rung, climb, sizes
 
 
 def test_sizes() -> None:
@@ -103,10 +103,3 @@ def test_an_interrupt_ends_the_climb() -> None:
         return Rung(nodes=tuple(nodes), state=State.INTERRUPTED)
 
     assert climb(["a", "b"], measure).why == "interrupted"
-
-
-def test_the_table() -> None:
-    lines = rows(Cluster(4, 1, slow="n3").climb())
-    assert lines[0] == "nodes  ranks   steps/s  of one node"
-    assert lines[1].startswith("    1      1      ")
-    assert lines[-1].split()[:2] == ["4", "4"]

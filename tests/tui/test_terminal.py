@@ -25,6 +25,7 @@ from tests.report.build import sample_report
 pytestmark = pytest.mark.pty
 
 ROOT = Path(__file__).parents[2]
+JOB = ROOT / "tests" / "trial" / "stand_in" / "job.py"
 LEAVE = b"\x1b[?1049l"  # leave the alternate screen
 
 
@@ -352,3 +353,57 @@ def test_quitting_in_mid_scan_leaves_nothing_on_the_nodes(lab4: Lab, tmp_path: P
     while time.monotonic() < end and {node: len(lab4.pids(node)) for node in lab4.nodes} != before:
         time.sleep(0.2)
     assert {node: len(lab4.pids(node)) for node in lab4.nodes} == before
+
+
+@pytest.mark.lab
+def test_a_trial_over_ssh_that_is_left_leaves_nothing_on_the_nodes(lab4: Lab, tmp_path: Path) -> None:
+    before = {node: len(lab4.pids(node)) for node in lab4.nodes}
+    job = Path("/var/tmp", f"netdoctor-test-{os.getpid()}.py")  # where nodes see it
+    job.write_text(
+        "import time\nfor i in range(999):\n    print('step', i, flush=True)\n    time.sleep(0.1)\n"
+    )
+    words = ["--no-scan", "--nproc", "1", "--chdir", "/var/tmp", "--for", "60", "--", "python3", str(job)]
+    argv = ["-m", "netdoctor", "try", "--tui", "--ssh-config", str(lab4.ssh_config), str(lab4.hosts_file)]
+    try:
+        with terminal(*argv, *words, cwd=tmp_path, size=(24, 80)) as one:
+            one.wait_for(lambda: all(f"{node} " in one.text for node in lab4.nodes))
+            one.wait_for(lambda: re.search(r"step \d{2}", one.text) is not None)
+            one.keys("q")
+            assert one.end(40) == 130
+            one.assert_restored()
+            assert "no process is left" in one.text
+    finally:
+        job.unlink()
+    end = time.monotonic() + 15
+    while time.monotonic() < end and {node: len(lab4.pids(node)) for node in lab4.nodes} != before:
+        time.sleep(0.2)
+    assert {node: len(lab4.pids(node)) for node in lab4.nodes} == before
+
+
+@pytest.mark.parametrize(
+    ("key", "size", "code"),
+    [
+        ("q", (24, 80), 130),
+        ("\x03", (16, 60), 130),
+        (signal.SIGINT, (24, 80), 130),
+        (signal.SIGTERM, (24, 80), 143),
+    ],
+)
+def test_a_trial_that_is_left_is_ended(
+    tmp_path: Path, key: str | signal.Signals, size: tuple[int, int], code: int
+) -> None:
+    words = ["--no-scan", "--nproc", "2", "--for", "60", "--", "python3", str(JOB)]
+    argv = ["-m", "netdoctor", "try", "--local", "--tui", *words]
+    with terminal(*argv, cwd=tmp_path, size=size) as one:
+        one.wait_for("2 of 2 ranks joined, step ")
+        one.wait_for(lambda: re.search(r"steps +2/2", one.text) is not None)
+        if isinstance(key, str):
+            one.keys(key)
+        else:
+            one.process.send_signal(key)
+        assert one.end(40) == code
+        one.assert_restored()
+        assert "INTERRUPTED" in one.text
+        assert "no process is left" in one.text
+    left = subprocess.run(["pgrep", "-f", str(JOB)], capture_output=True, text=True, check=False).stdout
+    assert not left

@@ -75,10 +75,13 @@ def earlier_base(stage: Stage) -> None:
         return
     last = Path(now.run.saved_to) if now.run.saved_to else stage.path or LAST
     nodes = set(now.matrix.nodes)
-    earlier = [one.path for one in history.reports(last) if one.finished < now.run.finished]
+    earlier = [one.path for one in history.reports(last) if one.finished < history.ended(now)]
     for path in earlier[:EARLIER_READ]:
         with contextlib.suppress(ReportError):
             found = load(path)
-            if not nodes.isdisjoint(found.matrix.nodes):
+            # Behind a trial the newest other one, if there is any: it tells more than a scan between them.
+            tells_more = stage.base is None or found.trial is not None
+            if tells_more and not nodes.isdisjoint(found.matrix.nodes):
                 stage.base, stage.base_name = found, str(path)
-                return
+                if now.trial is None or found.trial is not None:
+                    return

@@ -23,6 +23,7 @@ from netdoctor.cli.options import (
 )
 from netdoctor.cli.parser import columns
 from netdoctor.cli.running import prepared, request_of, scan_now, signals, standing_report
+from netdoctor.cli.tui import no_terminal
 from netdoctor.errors import InputError
 from netdoctor.options import SECONDS
 from netdoctor.report import LAST
@@ -37,7 +38,9 @@ if TYPE_CHECKING:
     from netdoctor.report.model import Report
     from netdoctor.scanning import Plan
     from netdoctor.trial.following import Follower
+    from netdoctor.trial.judging import Ended
     from netdoctor.trial.rendering import Cause, TrialResult
+    from netdoctor.trial.running import Trial
 
 # A saved report that says yes stands for a scan for so long.
 RECENT_S = 3600.0
@@ -102,6 +105,7 @@ def _add_trial(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="1, 2, 4 and so on of the nodes, --for each: how it scales, and which node breaks it",
     )
+    add("--tui", action="store_true", help="watch its ranks on a live page")
     add("--nproc", type=count, metavar="N", help="processes on each node (default: its GPUs, or slots=)")
     add(
         "--start",
@@ -148,6 +152,8 @@ class _Before:
 def run(args: argparse.Namespace) -> int:
     if not args.started:
         args.parser.error("which command is to be tried? netdoctor try HOSTS -- COMMAND")
+    if args.tui and (why := no_terminal()):
+        raise InputError(f"--tui: {why}; without it progress is printed")
     request, _ = request_of(args, request_fields(args))
     plan = prepared(request, quiet=args.quiet)
     before = _look_at_nodes(args, plan)
@@ -157,10 +163,15 @@ def run(args: argparse.Namespace) -> int:
     folder = args.logs or LOGS / time.strftime("%Y%m%d-%H%M%S")
     try_on = _climb_ladder if args.ladder else _run_trial
     result, code = try_on(args, before, targets, folder)
+    finished = time.time()
+    report = before.report if before.path == before.plan.request.save else None
     if code in (1, 3) and (code == 1 or result.judgement.hangs):
-        result = replace(result, causes=_find_causes(args, before, result))
+        causes, now = _find_causes(args, before, result)
+        result, report = replace(result, causes=causes), now or report
     result = replace(result, again=_next_command(args, result))
     _write_result(args, result, folder)
+    if report is not None:
+        _save_report(args, before.plan, report, result, finished)
     _show(args, result)
     return code
 
@@ -238,9 +249,10 @@ def _climb_ladder(
     def measure(nodes: "Sequence[str]") -> Rung:
         nonlocal runs
         runs += 1
-        _say(args, f"{len(nodes)} of {len(targets)} nodes")
+        what = f"{len(nodes)} of {len(targets)} nodes"
+        _say(args, what)
         logs = folder / f"{runs:02d}-{len(nodes)}"
-        result, code = _run_trial(args, before, [by_id[node] for node in nodes], logs)
+        result, code = _run_trial(args, before, [by_id[node] for node in nodes], logs, what)
         results[tuple(nodes)] = result, code
         job, state = result.job, result.judgement.state
         return Rung(nodes=tuple(nodes), state=state, rate=job.rate(), ranks=job.world)
@@ -251,8 +263,10 @@ def _climb_ladder(
 
 
 def _run_trial(
-    args: argparse.Namespace, before: _Before, targets: "Sequence[Target]", folder: Path
+    args: argparse.Namespace, before: _Before, targets: "Sequence[Target]", folder: Path, what: str = ""
 ) -> "tuple[TrialResult, int]":
+    """Of a ladder `what` is the rung."""
+    from netdoctor.cli.launching.watching import Watcher
     from netdoctor.launch.starting import Where, commands_of
     from netdoctor.trial import judging
     from netdoctor.trial.logs import Logs
@@ -275,11 +289,10 @@ def _run_trial(
         probe=not args.no_probe,
         env=env,
     )
-    progress = _Progress(args, launch_plan.world)
+    progress = Watcher(launch_plan, args.seconds, what) if args.tui else _Progress(args, launch_plan.world)
     with signals(None) as stopped:
         trial = Trial(before.plan.transport, targets, commands, terms, logs, progress.update)
-        ended = trial.run()
-    progress.end()
+        ended = progress.run(trial, stopped)
     judgement = judging.judge(trial.follower, ended, trial.took)
     result = TrialResult(
         job=trial.follower,
@@ -298,8 +311,10 @@ def _run_trial(
     return result, code
 
 
-def _find_causes(args: argparse.Namespace, before: _Before, result: "TrialResult") -> "tuple[Cause, ...]":
-    """What the logs say, joined with a scan of the nodes as they are now."""
+def _find_causes(
+    args: argparse.Namespace, before: _Before, result: "TrialResult"
+) -> "tuple[tuple[Cause, ...], Report | None]":
+    """What the logs say, joined with a scan of the nodes as they are now; that scan."""
     from netdoctor.cli.explain_scan import joined, measured_of
     from netdoctor.explain.engine import explain
     from netdoctor.trial.rendering import causes_of_scan
@@ -320,7 +335,7 @@ def _find_causes(args: argparse.Namespace, before: _Before, result: "TrialResult
     if report is not None:
         proved = {text for cause in found for text in cause.source.split("; ")}
         found += causes_of_scan(report, proved, measured_of(report).proofs)
-    return tuple(found)
+    return tuple(found), report
 
 
 def _causes_in_logs(explanation: "Explanation", result: "TrialResult") -> "list[Cause]":
@@ -397,10 +412,13 @@ class _Progress:
             self.last = key
             _say(self.args, f"{seconds:.0f} s: {text}")
 
-    def end(self) -> None:
+    def run(self, trial: "Trial", stopped: list[int]) -> "Ended":
+        """Run the trial; whatever signal ends it is in `stopped` already."""
+        ended = trial.run()
         if self.live:
             with suppress(OSError, ValueError):
                 sys.stderr.write("\r\x1b[K")
+        return ended
 
 
 def _say(args: argparse.Namespace, text: str, always: bool = False) -> None:
@@ -419,6 +437,22 @@ def _write_result(args: argparse.Namespace, result: "TrialResult", folder: Path)
     for path in (Path(f"{folder}.json"), *outputs):
         try:
             write_whole(path, text.encode())
+        except OSError as error:
+            _say(args, f"{path}: {error.strerror or error}", True)
+
+
+def _save_report(
+    args: argparse.Namespace, plan: "Plan", report: "Report", result: "TrialResult", finished: float
+) -> None:
+    """The trial in the report of its nodes, which is what history and diff read."""
+    from netdoctor.report.save import save
+    from netdoctor.scanning.reporting import rfc3339
+    from netdoctor.trial.rendering import to_record
+
+    if (path := plan.request.save) is not None:
+        try:
+            record = to_record(result, rfc3339(finished), len(plan.inventory.targets))
+            save(replace(report, trial=record), path)
         except OSError as error:
             _say(args, f"{path}: {error.strerror or error}", True)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from netdoctor.report import commands, describe, families, fmt, summary
-from netdoctor.report.formats import plots
+from netdoctor.report.formats import plots, trial
 from netdoctor.report.formats.elements import CLASSES, add, badge, command, hidden, prose, table
 from netdoctor.report.model import Cause, EvidenceRecord, FixRecord, Report
 from netdoctor.report.results import Index
@@ -52,6 +52,7 @@ def render(report: Report) -> str:
     index = Index(report)
     for name, title, fill in (
         ("causes", "Causes", _causes),
+        ("trial", "The job, tried", trial.section),
         ("accepted", "Accepted", _accepted),
         ("families", "What was looked at", _families),
         ("matrix", "Matrix", _matrix),

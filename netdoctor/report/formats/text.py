@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from netdoctor.report import commands, describe, families, fmt, summary
-from netdoctor.report.formats import bandwidth
+from netdoctor.report.formats import bandwidth, trial
 from netdoctor.report.model import Cause, FixRecord, Report, Result
 from netdoctor.report.results import Index
 from netdoctor.text import REPLACEMENT, inert_line
@@ -105,6 +105,7 @@ class _Page:
         blocks = [
             list(self.header()),
             [*self.verdict(), *self.scope()],
+            list(self.trial()),
             self.causes(evidence_lines),
             list(self.table()),
             list(self.bandwidth()),
@@ -166,6 +167,20 @@ class _Page:
         for text in summary.not_tested(self.report):
             yield from self.hanging(f"{label:<{_HEAD}}", text)
             label = ""
+
+    def trial(self) -> Iterator[str]:
+        """Yield what the job itself came to, where it was tried on these nodes."""
+        found = self.report.trial
+        if found is None:
+            return
+        state = f"{trial.word(found):<{_HEAD - 1}}"
+        for number, piece in enumerate(self.wrap(fmt.plain(found.headline, 400), _HEAD)):
+            style = _STYLES.get(trial.status(found), "")
+            yield self.line((state, style) if number == 0 else " " * (_HEAD - 1), " ", piece)
+        for label, text in trial.rows(found):
+            yield from self.hanging(f"{label:<{_HEAD}}", text)
+        if found.ladder is not None:
+            yield from ("", *(self.line(row) for row in trial.ladder_lines(found.ladder, self.width)))
 
     def causes(self, evidence_lines: int) -> list[str]:
         causes = self.report.causes if self.all_causes else self.report.causes[:SHOWN_CAUSES]
