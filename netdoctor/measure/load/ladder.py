@@ -17,7 +17,7 @@ LEAST_BYTES = MIB
 MOST_BYTES = {"gloo": 256 * MIB, "nccl": 1024 * MIB}
 # A run at least, and at most; a search may need so many beside the rungs. A step is to take a tenth of a run,
 # so that groups and first steps do not count.
-LEAST_S, MOST_S, SEARCH, STEPS = 0.5, 5.0, 6, 10
+LEAST_S, MOST_S, SEARCH, STEPS = 0.5, 5.0, 20, 10
 
 
 class Row(msgspec.Struct):
