@@ -36,13 +36,13 @@ def job() -> Iterator[Path]:
 class Tried:
     """A trial that is running, or has ended."""
 
-    def __init__(self, lab: Lab, folder: Path, *words: str) -> None:
+    def __init__(self, lab: Lab, folder: Path, *words: str, hosts: Path | None = None) -> None:
         self.lab, self.folder = lab, folder
         options = ["--ssh-config", str(lab.ssh_config), "--nproc", "1", "--chdir", "/var/tmp", "-p", "quick"]
         separator = words.index("--")
-        argv = [sys.executable, "-m", "netdoctor", "try", *options, *words[:separator], str(lab.hosts_file)]
+        argv = [sys.executable, "-m", "netdoctor", "try", *options, *words[:separator]]
         self.process = subprocess.Popen(
-            [*argv, "-o", "json=out.json", *words[separator:]],
+            [*argv, str(hosts or lab.hosts_file), "-o", "json=out.json", *words[separator:]],
             cwd=folder,
             env=environment(),
             stdout=subprocess.PIPE,
@@ -58,7 +58,9 @@ class Tried:
 
     @property
     def found(self) -> dict[str, Any]:
-        return dict(json.loads((self.folder / "out.json").read_text()))
+        path = self.folder / "out.json"
+        assert path.exists(), self.errors
+        return dict(json.loads(path.read_text()))
 
     @property
     def code(self) -> int:
