@@ -41,6 +41,7 @@ class Event(msgspec.Struct):
     rank: int | None = None
     pid: int = 0
     world: int = 0
+    meets: str = ""
     backend: str = ""
     count: int = 0
     at: float = 0.0
@@ -96,6 +97,8 @@ class Rank:
     # All nodes that have a rank of this number: where each has a group of its own, every node has a rank 0.
     nodes: set[str] = field(default_factory=set)
     waits_s: float | None = None  # when it called init_process_group
+    given_world: int = 0  # its WORLD_SIZE then, and MASTER_ADDR:MASTER_PORT; where it goes by these
+    meets: str = ""
     joined_s: float | None = None
     world: int = 0
     backend: str = ""
@@ -206,6 +209,7 @@ class Follower:
         self._by_pid[node, event.pid] = rank
         if event.what == "waits" and rank.waits_s is None:
             rank.waits_s = heard_s
+            rank.given_world, rank.meets = event.world, clean(event.meets, 120)
         elif event.what == "joined" and rank.joined_s is None:
             rank.waits_s = heard_s if rank.waits_s is None else rank.waits_s
             rank.joined_s, rank.world = heard_s, event.world

@@ -3,11 +3,13 @@
 import errno
 import os
 import signal
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from netdoctor.compat import StrEnum
 from netdoctor.inventory.nodeset import fold
-from netdoctor.trial.following import STOPPED, Follower, Process
+from netdoctor.trial.following import STOPPED, Follower, Process, Rank
 
 # Steps that stopped for so long, and for twice what any took, are not known to go on: another is waited for;
 # after the second, and ten times that, they hang. Chosen by us: a checkpoint or an evaluation of minutes may
@@ -17,6 +19,8 @@ NAMES_MAX = 8
 # Ends within so many seconds are of one trouble.
 TOGETHER_S = 10.0
 ECHO = 3
+# Nothing more is expected to call init_process_group so long after the last one that did. Chosen by us.
+SETTLED_S = 10.0
 
 
 class State(StrEnum):
@@ -37,13 +41,15 @@ class Ended(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """headline: one line. found: more of them. nodes: those at fault, where that is known."""
+    """headline: one line. found: more of them. nodes: those at fault, where that is known. cause: the label
+    of what `explain` knows, where the ranks' own numbers prove it."""
 
     state: State
     headline: str
     found: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     hangs: bool = False
+    cause: str = ""
 
 
 def judge(job: Follower, ended: Ended, seconds: float) -> Judgement:
@@ -148,18 +154,25 @@ def how_it_ended(process: Process) -> str:
             else ""
         )
         return f"{what} could not be used: {why}{venv if process.what == 'command' else ''}"
-    code = process.code
-    if code is not None and code < 0:
-        try:
-            name = signal.Signals(-code).name
-        except ValueError:
-            name = str(-code)
+    if (name := signal_of(process)) is not None:
         return f"its process was killed by {name}{when}"
-    return f"its process ended with code {code}{when}"
+    return f"its process ended with code {process.code}{when}"
+
+
+def signal_of(process: Process) -> str | None:
+    """The signal that ended a process, ``SIGSEGV``; None where none did."""
+    if process.code is None or process.code >= 0:
+        return None
+    try:
+        return signal.Signals(-process.code).name
+    except ValueError:
+        return str(-process.code)
 
 
 def _of_waiting_ranks(job: Follower, seconds: float) -> Judgement:
     waiting = [rank for rank in job.ranks.values() if rank.waits_s is not None]
+    if odd := _of_numbers(job, waiting, seconds):
+        return odd
     if waiting:
         headline = f"no rank has joined within {seconds:.0f} s: {len(waiting)} wait in init_process_group"
         idle = _idle(job)
@@ -177,11 +190,54 @@ def _of_waiting_ranks(job: Follower, seconds: float) -> Judgement:
             found=_how_far(job),
         )
     what = "and printed nothing" if silent else "and nothing shows that its ranks have joined"
+    # To load its libraries takes a job minutes where they lie on a slow disk.
     return Judgement(
-        state=State.FAILED if job.probed else State.UNDECIDED,
+        state=State.UNDECIDED,
         headline=f"it ran for {seconds:.0f} s, {what}",
+        found=("none of its ranks has called init_process_group; longer: --for", *_where(job)),
         hangs=True,
     )
+
+
+def _of_numbers(job: Follower, waiting: Sequence[Rank], seconds: float) -> Judgement | None:
+    """Where ranks that wait were given numbers that do not fit each other."""
+    why, nodes, cause = "", [], "rank_world_size_misconfig"
+    worlds = {rank.number: str(rank.given_world) for rank in waiting if rank.given_world}
+    last_s = max((rank.waits_s or 0.0 for rank in waiting), default=0.0)
+    settled = len(waiting) == len(job.ranks) and not _idle(job) and seconds - last_s >= SETTLED_S
+    if twice := [rank for rank in waiting if len(rank.nodes) > 1]:
+        nodes = sorted(twice[0].nodes)
+        why = f"rank {twice[0].number} was given to {fold(nodes, 60)}"
+    elif odd := _odd_one(worlds):
+        numbers, value, others = odd
+        nodes = sorted({job.ranks[n].node for n in numbers})
+        why = f"WORLD_SIZE is {value} on {fold(nodes, 60)}, and {others} elsewhere"
+    elif odd := _odd_one({rank.number: rank.meets for rank in waiting if rank.meets}):
+        numbers, value, others = odd
+        nodes = sorted({job.ranks[n].node for n in numbers})
+        why = f"rank {numbers[0]} on {fold(nodes, 60)} goes to {value}, the others to {others}"
+        cause = "rdzv_endpoint_mismatch"
+    elif settled and (world := max(map(int, worlds.values()), default=0)) > len(waiting):
+        why = f"WORLD_SIZE is {world}, and {len(waiting)} ranks were started"
+    if not why:
+        return None
+    return Judgement(
+        state=State.FAILED,
+        headline=f"no rank has joined within {seconds:.0f} s: {why}",
+        found=tuple(_where(job)),
+        nodes=tuple(nodes),
+        hangs=True,
+        cause=cause,
+    )
+
+
+def _odd_one(values: Mapping[int, str]) -> tuple[list[int], str, str] | None:
+    """(the ranks that differ from most, their value, that of the others); None where all are alike."""
+    counts = Counter(values.values()).most_common()
+    if len(counts) < 2:
+        return None
+    value = counts[-1][0]
+    return sorted(number for number, one in values.items() if one == value), value, counts[0][0]
 
 
 def _of_partial_world(job: Follower) -> Judgement | None:

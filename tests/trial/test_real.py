@@ -132,7 +132,15 @@ def test_deepspeed(lab: Lab, folder: Path, train: Path, way: str) -> None:
         pytest.skip("no pdsh")
     hostfile = train.with_name("hostfile")
     hostfile.write_text("node0 slots=1\nnode1 slots=1\n")
-    words = [str(program), "--hostfile", str(hostfile), "--master_addr", "{master}", "--master_port", "{port}"]
+    words = [
+        str(program),
+        "--hostfile",
+        str(hostfile),
+        "--master_addr",
+        "{master}",
+        "--master_port",
+        "{port}",
+    ]
     words += ["--no_ssh", "--node_rank", "{rank}"] if way == "no_ssh" else []
     tried = launched(lab, folder, place, *words, str(train))
     assert (tried.code, tried.found["state"], tried.found["world_size"]) == (0, "started", 2), tried.text
