@@ -317,6 +317,7 @@ def _of_steps(job: Follower, ended: Ended, seconds: float) -> Judgement:
             state=State.FAILED if hangs else State.UNDECIDED,
             headline=f"its steps stopped after {job.steps()}, {quiet_s:.0f} s before the end{why}",
             found=_how_far(job),
+            nodes=_apart(job),
             hangs=True,
         )
     return Judgement(state=State.STARTED, headline=", ".join([group, *_rate(job)]), found=_how_far(job)[1:])
@@ -367,6 +368,15 @@ def _where(job: Follower) -> list[str]:
         who = f"rank {numbers[0]}" if len(numbers) == 1 else f"{len(numbers)} ranks"
         lines.append(f"{who} on {nodes}: {'' if text == STOPPED else 'in '}{text}")
     return lines
+
+
+def _apart(job: Follower) -> tuple[str, ...]:
+    """The nodes of the few ranks that are at one place while all others are at another."""
+    places = [rank.place_now for rank in job.ranks.values()]
+    counts = Counter(places).most_common()
+    if len(counts) != 2 or not all(places) or 2 * counts[1][1] >= len(places):
+        return ()
+    return tuple(sorted({rank.node for rank in job.ranks.values() if rank.place_now == counts[1][0]}))
 
 
 def _how_far(job: Follower) -> tuple[str, ...]:

@@ -73,7 +73,8 @@ SITUATIONS = (
         env={"GLOO_SOCKET_IFNAME": "eth0"}, keys=("socket_ifname_not_found",),
     ),
     Situation(name="loopback named", env={"GLOO_SOCKET_IFNAME": "lo"}, keys=("wrong_socket_ifname",)),
-    Situation(name="no SSH server", faults=("node2 sshd-down",), text="node2 went away", nodes=("node2",)),
+    Situation(name="no SSH server", faults=("node2 sshd-down",), text="node2 went away", nodes=("node2",),
+              keys=("ssh-refused",)),
     # The numbers of the launch.
     Situation(name="world too large", do="world 0", text="WORLD_SIZE is 5",
               keys=("rank_world_size_misconfig",)),
@@ -85,7 +86,7 @@ SITUATIONS = (
     Situation(name="another master port", do="port 2", keys=("rdzv_endpoint_mismatch",), text="goes to",
               nodes=("node2",)),
     Situation(name="a rank that comes late", do="late 2", text="no rank has joined", nodes=("node2",)),
-    Situation(name="nccl without GPUs", do="nccl 0", keys=("software_missing", "program_failed")),
+    Situation(name="nccl without GPUs", do="nccl 0", keys=("software_missing",)),
     # What nodes have.
     Situation(
         name="module missing on one node", do="module 0", parts=(0, 1, 3), keys=("software_missing",),

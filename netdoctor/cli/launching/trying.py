@@ -362,20 +362,25 @@ def _causes_in_logs(
 ) -> "list[Cause]":
     """The causes that lines of the logs tell of. nodes: those of what the scan found, by check and title.
 
-    What such a line merely admits is left to a process that was killed without a word: of all others it is
-    known how they ended.
+    What such a line merely admits is left to a process that was killed without a word, and to the exception
+    of the one that ended first: of all others it is known how they ended.
     """
     from netdoctor.cli.explain import fix_texts
     from netdoctor.explain.model import Confidence
+    from netdoctor.trial.judging import first_to_end
     from netdoctor.trial.rendering import Cause
 
     killed = any(one.is_killed for one in result.job.bad())
+    first = first_to_end(result.job) if result.job.bad() else None
     found: list[Cause] = []
     for reason in explanation.reasons:
         possible = reason.confidence is Confidence.POSSIBLE
-        if not reason.lines or (possible and (found or not killed)):
+        if not reason.lines:
             continue
         line = reason.lines[0]
+        begins = first is not None and first.raises and f"/{first.node}." in line.file
+        if possible and (found or not (killed or begins)):
+            continue
         where = f"{line.file.rpartition('/')[2]}:{line.line}: {line.text}"
         proved = reason.confidence is Confidence.CERTAIN and reason.proof
         by_scan = (node for text in (reason.proof if proved else ()) for node in nodes.get(text, ()))
