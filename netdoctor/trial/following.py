@@ -70,6 +70,7 @@ class Stack(msgspec.Struct):
 # File "/home/ann/train.py", line 72 in main
 _FRAME = re.compile(r'File "([^"\n]{1,400})", line (\d{1,9}) in (\S{1,200})')
 _LIBRARIES = ("/netdoctor-try-", "/site-packages/", "/dist-packages/", "/torch/", "<frozen", "/lib/python")
+_C10D = "/torch/distributed/distributed_c10d.py"
 
 
 STOPPED = "stopped by a signal"
@@ -86,6 +87,12 @@ def place_of(stack: Stack) -> str:
     file, line, name = frame or frames[0]
     inner = f"{frames[0][2]}, " if frame and frames[0] != frame else ""
     return clean(f"{inner}{name} ({file.rpartition('/')[2]}:{line})", 120)
+
+
+def collective_of(stack: Stack) -> str:
+    """The function of torch.distributed that a process is in; "" for none."""
+    calls = [name for file, _, name in _FRAME.findall(stack.text) if file.endswith(_C10D)]
+    return clean(calls[-1], 60) if calls else ""
 
 
 @dataclass(slots=True)
@@ -106,6 +113,7 @@ class Rank:
     last_step_s: float | None = None
     longest_s: float = 0.0  # a step, the mean of those that were heard of together
     place_now: str = ""  # where it was at the end, if it was asked: ``barrier (job.py:72)``
+    collective_now: str = ""  # the one that it is in then: ``barrier``
     steps: int = 0
     _first: tuple[int, float] | None = None
     _last: tuple[int, float] | None = None
@@ -230,7 +238,7 @@ class Follower:
     def stack(self, node: str, stack: Stack) -> None:
         """Take where a process of a node is."""
         if (rank := self._by_pid.get((node, stack.pid))) is not None:
-            rank.place_now = place_of(stack)
+            rank.place_now, rank.collective_now = place_of(stack), collective_of(stack)
 
     def output(self, node: str, index: int, data: bytes, at_s: float) -> None:
         """Take a piece of what a process printed."""

@@ -42,7 +42,7 @@ class Ended(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     """headline: one line. found: more of them. nodes: those at fault, where that is known. cause: the label
-    of what `explain` knows, where the ranks' own numbers prove it."""
+    of what `explain` knows, where the ranks themselves show it."""
 
     state: State
     headline: str
@@ -317,8 +317,9 @@ def _of_steps(job: Follower, ended: Ended, seconds: float) -> Judgement:
             state=State.FAILED if hangs else State.UNDECIDED,
             headline=f"its steps stopped after {job.steps()}, {quiet_s:.0f} s before the end{why}",
             found=_how_far(job),
-            nodes=_apart(job),
+            nodes=_nodes_of_few(job),
             hangs=True,
+            cause="mismatched_collectives" if hangs and _in_other_collectives(job) else "",
         )
     return Judgement(state=State.STARTED, headline=", ".join([group, *_rate(job)]), found=_how_far(job)[1:])
 
@@ -370,13 +371,19 @@ def _where(job: Follower) -> list[str]:
     return lines
 
 
-def _apart(job: Follower) -> tuple[str, ...]:
+def _nodes_of_few(job: Follower) -> tuple[str, ...]:
     """The nodes of the few ranks that are at one place while all others are at another."""
-    places = [rank.place_now for rank in job.ranks.values()]
-    counts = Counter(places).most_common()
-    if len(counts) != 2 or not all(places) or 2 * counts[1][1] >= len(places):
+    positions = [rank.place_now for rank in job.ranks.values()]
+    counts = Counter(positions).most_common()
+    if len(counts) != 2 or not all(positions) or 2 * counts[1][1] >= len(positions):
         return ()
     return tuple(sorted({rank.node for rank in job.ranks.values() if rank.place_now == counts[1][0]}))
+
+
+def _in_other_collectives(job: Follower) -> bool:
+    """Whether every rank is in a collective, and not all in the same."""
+    found = {rank.collective_now for rank in job.ranks.values()}
+    return len(found) > 1 and "" not in found
 
 
 def _how_far(job: Follower) -> tuple[str, ...]:

@@ -136,5 +136,6 @@ SITUATIONS = (
     Situation(name="slow data loader", do="loader 2", text="steps stopped", nodes=("node2",)),
     Situation(name="other collectives", do="collective 1",
               keys=("mismatched_collectives",), nodes=("node1",)),
-    Situation(name="one collective more", do="extra 1", keys=("mismatched_collectives",)),
+    Situation(name="one collective more", do="extra 1", keys=("mismatched_collectives",),
+              nodes=("node1",)),
 )  # fmt: skip

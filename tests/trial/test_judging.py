@@ -123,6 +123,26 @@ def test_numbers_that_do_not_fit_are_named(
     assert found.headline == f"no rank has joined within 30 s: {headline}"
 
 
+@pytest.mark.parametrize(
+    ("places", "nodes", "cause"),
+    [
+        (("barrier", "all_reduce", "all_reduce", "all_reduce"), ("n0",), "mismatched_collectives"),
+        (("next_batch", "all_reduce", "all_reduce", "all_reduce"), ("n0",), ""),
+        (("all_reduce", "all_reduce", "all_reduce", "all_reduce"), (), ""),
+        (("all_reduce", "all_reduce", "barrier", "barrier"), (), "mismatched_collectives"),
+        (("next_batch", "all_reduce", "all_reduce", ""), (), ""),
+    ],
+)
+def test_who_hangs_alone_is_named(places: tuple[str, ...], nodes: tuple[str, ...], cause: str) -> None:
+    job = follower()
+    for number, place in enumerate(places):
+        file = "data.py" if place == "next_batch" else "torch/distributed/distributed_c10d.py"
+        text = f'  File "/x/{file}", line 1 in {place}\n  File "/home/train.py", line 9 in main\n'
+        job.stack(f"n{number // 2}", Stack(pid=1000 + number, state="S", text=text if place else ""))
+    found = judge(job, Ended.TIME, 100.0)
+    assert (found.state, found.nodes, found.cause) == (State.FAILED, nodes, cause)
+
+
 def test_a_world_is_not_too_large_while_ranks_may_still_come() -> None:
     job = Follower(["n0", "n1"], [1, 1])
     say(job, 0, "waits", 1.0, 1, world=4)

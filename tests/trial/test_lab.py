@@ -68,6 +68,11 @@ class Tried:
     def code(self) -> int:
         return int(self.process.returncode)
 
+    def until_it_begins(self) -> None:
+        """Wait until it logs in: before that an interrupt is Python's own affair."""
+        while not list(self.folder.glob(".netdoctor/try/*")) and self.process.poll() is None:
+            time.sleep(0.02)
+
     def until(self, text: str) -> None:
         """Wait until stderr says it."""
         assert self.process.stderr is not None
@@ -220,7 +225,8 @@ def test_ctrl_c_at_any_moment_leaves_nothing(lab: Lab, folder: Path, job: Path, 
     chance = random.Random(seed)
     what = chance.choice(INTERRUPTED)
     tried = trial(lab, folder, job, what, seconds=60)
-    time.sleep(chance.uniform(0.3, 8))
+    tried.until_it_begins()
+    time.sleep(chance.uniform(0, 6))
     tried.process.send_signal(signal.SIGINT)
     tried.wait()
     # 1: it had failed before.
@@ -233,7 +239,8 @@ def test_ctrl_c_at_any_moment_leaves_nothing(lab: Lab, folder: Path, job: Path, 
 def test_a_second_ctrl_c_leaves_nothing_either(lab: Lab, folder: Path, job: Path, seed: int) -> None:
     chance = random.Random(seed)
     tried = trial(lab, folder, job, chance.choice(["deaf 1 start", "daemon 0 start"]), seconds=60)
-    time.sleep(chance.uniform(2, 6))
+    tried.until_it_begins()
+    time.sleep(chance.uniform(0, 5))
     tried.process.send_signal(signal.SIGINT)
     time.sleep(chance.uniform(0, 1.5))
     tried.process.send_signal(signal.SIGINT)

@@ -293,7 +293,13 @@ def _run_trial(
     )
     progress = _Progress(args, launch_plan.world)
     with signals(None) as stopped:
-        trial = Trial(before.plan.transport, targets, commands, terms, logs, progress.update)
+
+        def update(job: "Follower", seconds: float) -> None:
+            progress.update(job, seconds)
+            if stopped:  # Python loses an exception that comes while it cleans up
+                raise KeyboardInterrupt
+
+        trial = Trial(before.plan.transport, targets, commands, terms, logs, update)
         ended = trial.run()
     progress.end()
     judgement = judging.judge(trial.follower, ended, trial.took)
@@ -335,7 +341,7 @@ def _find_causes(args: argparse.Namespace, before: _Before, result: "TrialResult
     proofs = measured_of(report).proofs if report is not None else ()
     by_key = {cause.key: cause.node_list for cause in report.causes} if report is not None else {}
     nodes = {f"{proof.check}: {proof.title}": by_key.get(proof.key, ()) for proof in proofs}
-    found = [*_causes_of_numbers(result.judgement)]
+    found = [*_causes_of_ranks(result.judgement)]
     found += _causes_in_logs(explanation, result, nodes) if explanation is not None else []
     if report is not None:
         proved = {text for cause in found for text in cause.source.split("; ")}
@@ -343,16 +349,16 @@ def _find_causes(args: argparse.Namespace, before: _Before, result: "TrialResult
     return tuple(found)
 
 
-def _causes_of_numbers(judgement: "Judgement") -> "Iterator[Cause]":
-    """What the ranks' own numbers prove."""
+def _causes_of_ranks(judgement: "Judgement") -> "Iterator[Cause]":
+    """What the ranks themselves show: their numbers, and where they are."""
     from netdoctor.explain.knowledge import load
     from netdoctor.trial.rendering import Cause
 
     if judgement.cause:
         known = load().causes[judgement.cause]
-        source = "what the ranks were given"
+        source = "what the ranks say"
         yield Cause(
-            title=known.title, sure="certain", source=source, fixes=known.fix[:2], nodes=judgement.nodes,
+            title=known.title, sure="likely", source=source, fixes=known.fix[:2], nodes=judgement.nodes,
             key=known.label,
         )  # fmt: skip
 
