@@ -180,6 +180,11 @@ def signals(deadline_s: float | None) -> Iterator[list[int]]:
     def late(number: int, frame: FrameType | None) -> None:
         raise DeadlineReached
 
+    def lost(ignored: "sys.UnraisableHookArgs") -> None:
+        if ignored.exc_type is not KeyboardInterrupt:  # that one is in the list
+            hook(ignored)
+
+    hook, sys.unraisablehook = sys.unraisablehook, lost
     before = {n: signal.signal(n, stop) for n in _ending()}
     before[signal.SIGALRM] = signal.signal(signal.SIGALRM, late)
     if deadline_s is not None:
@@ -190,6 +195,7 @@ def signals(deadline_s: float | None) -> Iterator[list[int]]:
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)
+        sys.unraisablehook = hook
 
 
 @contextmanager

@@ -41,6 +41,7 @@ class Event(msgspec.Struct):
     rank: int | None = None
     pid: int = 0
     world: int = 0
+    meets: str = ""
     backend: str = ""
     count: int = 0
     at: float = 0.0
@@ -69,6 +70,7 @@ class Stack(msgspec.Struct):
 # File "/home/ann/train.py", line 72 in main
 _FRAME = re.compile(r'File "([^"\n]{1,400})", line (\d{1,9}) in (\S{1,200})')
 _LIBRARIES = ("/netdoctor-try-", "/site-packages/", "/dist-packages/", "/torch/", "<frozen", "/lib/python")
+_C10D = "/torch/distributed/distributed_c10d.py"
 
 
 STOPPED = "stopped by a signal"
@@ -87,6 +89,12 @@ def place_of(stack: Stack) -> str:
     return clean(f"{inner}{name} ({file.rpartition('/')[2]}:{line})", 120)
 
 
+def collective_of(stack: Stack) -> str:
+    """The function of torch.distributed that a process is in; "" for none."""
+    calls = [name for file, _, name in _FRAME.findall(stack.text) if file.endswith(_C10D)]
+    return clean(calls[-1], 60) if calls else ""
+
+
 @dataclass(slots=True)
 class Rank:
     """One rank. Times in seconds since its node started the job."""
@@ -96,6 +104,8 @@ class Rank:
     # All nodes that have a rank of this number: where each has a group of its own, every node has a rank 0.
     nodes: set[str] = field(default_factory=set)
     waits_s: float | None = None  # when it called init_process_group
+    given_world: int = 0  # its WORLD_SIZE then, and MASTER_ADDR:MASTER_PORT; where it goes by these
+    meets: str = ""
     joined_s: float | None = None
     world: int = 0
     backend: str = ""
@@ -103,6 +113,7 @@ class Rank:
     last_step_s: float | None = None
     longest_s: float = 0.0  # a step, the mean of those that were heard of together
     place_now: str = ""  # where it was at the end, if it was asked: ``barrier (job.py:72)``
+    collective_now: str = ""  # the one that it is in then: ``barrier``
     steps: int = 0
     _first: tuple[int, float] | None = None
     _last: tuple[int, float] | None = None
@@ -206,6 +217,7 @@ class Follower:
         self._by_pid[node, event.pid] = rank
         if event.what == "waits" and rank.waits_s is None:
             rank.waits_s = heard_s
+            rank.given_world, rank.meets = event.world, clean(event.meets, 120)
         elif event.what == "joined" and rank.joined_s is None:
             rank.waits_s = heard_s if rank.waits_s is None else rank.waits_s
             rank.joined_s, rank.world = heard_s, event.world
@@ -226,7 +238,7 @@ class Follower:
     def stack(self, node: str, stack: Stack) -> None:
         """Take where a process of a node is."""
         if (rank := self._by_pid.get((node, stack.pid))) is not None:
-            rank.place_now = place_of(stack)
+            rank.place_now, rank.collective_now = place_of(stack), collective_of(stack)
 
     def output(self, node: str, index: int, data: bytes, at_s: float) -> None:
         """Take a piece of what a process printed."""

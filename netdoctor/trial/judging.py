@@ -3,11 +3,13 @@
 import errno
 import os
 import signal
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from netdoctor.compat import StrEnum
 from netdoctor.inventory.nodeset import fold
-from netdoctor.trial.following import STOPPED, Follower, Process
+from netdoctor.trial.following import STOPPED, Follower, Process, Rank
 
 # Steps that stopped for so long, and for twice what any took, are not known to go on: another is waited for;
 # after the second, and ten times that, they hang. Chosen by us: a checkpoint or an evaluation of minutes may
@@ -17,6 +19,8 @@ NAMES_MAX = 8
 # Ends within so many seconds are of one trouble.
 TOGETHER_S = 10.0
 ECHO = 3
+# Nothing more is expected to call init_process_group so long after the last one that did. Chosen by us.
+SETTLED_S = 10.0
 
 
 class State(StrEnum):
@@ -37,13 +41,15 @@ class Ended(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """headline: one line. found: more of them. nodes: those at fault, where that is known."""
+    """headline: one line. found: more of them. nodes: those at fault, where that is known. cause: the label
+    of what `explain` knows, where the ranks themselves show it."""
 
     state: State
     headline: str
     found: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     hangs: bool = False
+    cause: str = ""
 
 
 def judge(job: Follower, ended: Ended, seconds: float) -> Judgement:
@@ -148,18 +154,25 @@ def how_it_ended(process: Process) -> str:
             else ""
         )
         return f"{what} could not be used: {why}{venv if process.what == 'command' else ''}"
-    code = process.code
-    if code is not None and code < 0:
-        try:
-            name = signal.Signals(-code).name
-        except ValueError:
-            name = str(-code)
+    if (name := signal_of(process)) is not None:
         return f"its process was killed by {name}{when}"
-    return f"its process ended with code {code}{when}"
+    return f"its process ended with code {process.code}{when}"
+
+
+def signal_of(process: Process) -> str | None:
+    """The signal that ended a process, ``SIGSEGV``; None where none did."""
+    if process.code is None or process.code >= 0:
+        return None
+    try:
+        return signal.Signals(-process.code).name
+    except ValueError:
+        return str(-process.code)
 
 
 def _of_waiting_ranks(job: Follower, seconds: float) -> Judgement:
     waiting = [rank for rank in job.ranks.values() if rank.waits_s is not None]
+    if odd := _of_numbers(job, waiting, seconds):
+        return odd
     if waiting:
         headline = f"no rank has joined within {seconds:.0f} s: {len(waiting)} wait in init_process_group"
         idle = _idle(job)
@@ -177,11 +190,54 @@ def _of_waiting_ranks(job: Follower, seconds: float) -> Judgement:
             found=_how_far(job),
         )
     what = "and printed nothing" if silent else "and nothing shows that its ranks have joined"
+    # To load its libraries takes a job minutes where they lie on a slow disk.
     return Judgement(
-        state=State.FAILED if job.probed else State.UNDECIDED,
+        state=State.UNDECIDED,
         headline=f"it ran for {seconds:.0f} s, {what}",
+        found=("none of its ranks has called init_process_group; longer: --for", *_where(job)),
         hangs=True,
     )
+
+
+def _of_numbers(job: Follower, waiting: Sequence[Rank], seconds: float) -> Judgement | None:
+    """Where ranks that wait were given numbers that do not fit each other."""
+    why, nodes, cause = "", [], "rank_world_size_misconfig"
+    worlds = {rank.number: str(rank.given_world) for rank in waiting if rank.given_world}
+    last_s = max((rank.waits_s or 0.0 for rank in waiting), default=0.0)
+    settled = len(waiting) == len(job.ranks) and not _idle(job) and seconds - last_s >= SETTLED_S
+    if twice := [rank for rank in waiting if len(rank.nodes) > 1]:
+        nodes = sorted(twice[0].nodes)
+        why = f"rank {twice[0].number} was given to {fold(nodes, 60)}"
+    elif odd := _odd_one(worlds):
+        numbers, value, others = odd
+        nodes = sorted({job.ranks[n].node for n in numbers})
+        why = f"WORLD_SIZE is {value} on {fold(nodes, 60)}, and {others} elsewhere"
+    elif odd := _odd_one({rank.number: rank.meets for rank in waiting if rank.meets}):
+        numbers, value, others = odd
+        nodes = sorted({job.ranks[n].node for n in numbers})
+        why = f"rank {numbers[0]} on {fold(nodes, 60)} goes to {value}, the others to {others}"
+        cause = "rdzv_endpoint_mismatch"
+    elif settled and (world := max(map(int, worlds.values()), default=0)) > len(waiting):
+        why = f"WORLD_SIZE is {world}, and {len(waiting)} ranks were started"
+    if not why:
+        return None
+    return Judgement(
+        state=State.FAILED,
+        headline=f"no rank has joined within {seconds:.0f} s: {why}",
+        found=tuple(_where(job)),
+        nodes=tuple(nodes),
+        hangs=True,
+        cause=cause,
+    )
+
+
+def _odd_one(values: Mapping[int, str]) -> tuple[list[int], str, str] | None:
+    """(the ranks that differ from most, their value, that of the others); None where all are alike."""
+    counts = Counter(values.values()).most_common()
+    if len(counts) < 2:
+        return None
+    value = counts[-1][0]
+    return sorted(number for number, one in values.items() if one == value), value, counts[0][0]
 
 
 def _of_partial_world(job: Follower) -> Judgement | None:
@@ -261,7 +317,9 @@ def _of_steps(job: Follower, ended: Ended, seconds: float) -> Judgement:
             state=State.FAILED if hangs else State.UNDECIDED,
             headline=f"its steps stopped after {job.steps()}, {quiet_s:.0f} s before the end{why}",
             found=_how_far(job),
+            nodes=_nodes_of_few(job),
             hangs=True,
+            cause="mismatched_collectives" if hangs and _in_other_collectives(job) else "",
         )
     return Judgement(state=State.STARTED, headline=", ".join([group, *_rate(job)]), found=_how_far(job)[1:])
 
@@ -311,6 +369,21 @@ def _where(job: Follower) -> list[str]:
         who = f"rank {numbers[0]}" if len(numbers) == 1 else f"{len(numbers)} ranks"
         lines.append(f"{who} on {nodes}: {'' if text == STOPPED else 'in '}{text}")
     return lines
+
+
+def _nodes_of_few(job: Follower) -> tuple[str, ...]:
+    """The nodes of the few ranks that are at one place while all others are at another."""
+    positions = [rank.place_now for rank in job.ranks.values()]
+    counts = Counter(positions).most_common()
+    if len(counts) != 2 or not all(positions) or 2 * counts[1][1] >= len(positions):
+        return ()
+    return tuple(sorted({rank.node for rank in job.ranks.values() if rank.place_now == counts[1][0]}))
+
+
+def _in_other_collectives(job: Follower) -> bool:
+    """Whether every rank is in a collective, and not all in the same."""
+    found = {rank.collective_now for rank in job.ranks.values()}
+    return len(found) > 1 and "" not in found
 
 
 def _how_far(job: Follower) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from netdoctor.measure.common import read_as, replies
 from netdoctor.text import clean
 from netdoctor.transport.base import OWN_WORKER, Request, SessionEvent, Transport
 from netdoctor.trial.following import Event, Follower, RunState, Stack
-from netdoctor.trial.judging import HANGS_MOST_S, Ended, judge, may_go_on
+from netdoctor.trial.judging import HANGS_MOST_S, Ended, judge, may_go_on, signal_of
 from netdoctor.trial.logs import Logs
 
 START_S = 45.0
@@ -128,6 +128,7 @@ class Trial:
         finally:
             self.took = self.seconds
             self._end()
+            self._note_signals()
             self.transport.close()
             self.logs.close()
         return ended
@@ -264,6 +265,16 @@ class Trial:
             processes[index].left_out += left_out
             self.logs.write(self.logs.path(node, index, len(processes)), data, left_out)
             self.follower.output(node, index, data, self.seconds)
+
+    def _note_signals(self) -> None:
+        """Say in its log which signal ended a process, as a shell would: for those who explain the log.
+
+        Not SIGKILL, which says nothing of who sent it.
+        """
+        for process in self.follower.bad():
+            if (name := signal_of(process)) not in (None, "SIGKILL"):
+                path = self.logs.path(process.node, process.index, len(self.follower.processes[process.node]))
+                self.logs.write(path, f"[netdoctor: terminated with signal {name}]\n".encode())
 
     def _take_runs(self, node: str, runs: Iterable[RunState | None]) -> None:
         for index, state in enumerate(list(runs)[: len(self.follower.processes[node])]):

@@ -93,6 +93,74 @@ def test_ranks_that_wait_for_one_that_does_not_call() -> None:
     assert found.found == ("nothing has called it on n1", "rank 1 on n1: in download (data.py:7)")
 
 
+NODE0 = "node0:29500"
+
+
+@pytest.mark.parametrize(
+    ("given", "headline", "nodes", "cause"),
+    [
+        ([(0, 4, NODE0), (1, 4, NODE0), (2, 4, "node0:29511"), (3, 4, NODE0)],
+         "rank 2 on n2 goes to node0:29511, the others to node0:29500", ("n2",), "rdzv_endpoint_mismatch"),
+        ([(0, 4, NODE0), (1, 4, NODE0), (2, 8, NODE0), (3, 4, NODE0)],
+         "WORLD_SIZE is 8 on n2, and 4 elsewhere", ("n2",), "rank_world_size_misconfig"),
+        ([(0, 4, NODE0), (1, 4, NODE0), (1, 4, NODE0), (3, 4, NODE0)],
+         "rank 1 was given to n[1-2]", ("n1", "n2"), "rank_world_size_misconfig"),
+        ([(0, 5, NODE0), (1, 5, NODE0), (2, 5, NODE0), (3, 5, NODE0)],
+         "WORLD_SIZE is 5, and 4 ranks were started", (), "rank_world_size_misconfig"),
+        ([(0, 4, NODE0), (1, 4, NODE0), (2, 4, NODE0), (3, 4, NODE0)],
+         "4 wait in init_process_group", (), ""),
+        ([(0, 0, ""), (1, 0, ""), (2, 0, ""), (3, 0, "")], "4 wait in init_process_group", (), ""),
+    ],
+)  # fmt: skip
+def test_numbers_that_do_not_fit_are_named(
+    given: list[tuple[int, int, str]], headline: str, nodes: tuple[str, ...], cause: str
+) -> None:
+    job = Follower([f"n{i}" for i in range(4)], [1] * 4)
+    for i, (rank, world, meets) in enumerate(given):
+        say(job, rank, "waits", 1.0, node=f"n{i}", world=world, meets=meets)
+    found = judge(job, Ended.TIME, 30.0)
+    assert (found.state, found.nodes, found.cause) == (State.FAILED, nodes, cause)
+    assert found.headline == f"no rank has joined within 30 s: {headline}"
+
+
+@pytest.mark.parametrize(
+    ("places", "nodes", "cause"),
+    [
+        (("barrier", "all_reduce", "all_reduce", "all_reduce"), ("n0",), "mismatched_collectives"),
+        (("next_batch", "all_reduce", "all_reduce", "all_reduce"), ("n0",), ""),
+        (("all_reduce", "all_reduce", "all_reduce", "all_reduce"), (), ""),
+        (("all_reduce", "all_reduce", "barrier", "barrier"), (), "mismatched_collectives"),
+        (("next_batch", "all_reduce", "all_reduce", ""), (), ""),
+    ],
+)
+def test_who_hangs_alone_is_named(places: tuple[str, ...], nodes: tuple[str, ...], cause: str) -> None:
+    job = follower()
+    for number, place in enumerate(places):
+        file = "data.py" if place == "next_batch" else "torch/distributed/distributed_c10d.py"
+        text = f'  File "/x/{file}", line 1 in {place}\n  File "/home/train.py", line 9 in main\n'
+        job.stack(f"n{number // 2}", Stack(pid=1000 + number, state="S", text=text if place else ""))
+    found = judge(job, Ended.TIME, 100.0)
+    assert (found.state, found.nodes, found.cause) == (State.FAILED, nodes, cause)
+
+
+def test_a_world_is_not_too_large_while_ranks_may_still_come() -> None:
+    job = Follower(["n0", "n1"], [1, 1])
+    say(job, 0, "waits", 1.0, 1, world=4)
+    say(job, 1, "waits", 1.0, 1, world=4)
+    assert not judge(job, Ended.TIME, 5.0).cause  # the last one came a moment ago
+    say(job, 2, "loaded", 1.0, node="n1")
+    assert not judge(job, Ended.TIME, 30.0).cause
+
+
+def test_a_job_that_only_loads_is_not_called_failed() -> None:
+    job = Follower(["n0", "n1"], [1, 1])
+    say(job, 0, "loaded", 1.0, 1)
+    say(job, 1, "loaded", 1.0, 1)
+    job.run("n0", 0, RunState(state="started", pid=5))
+    job.run("n1", 0, RunState(state="started", pid=5))
+    assert judge(job, Ended.TIME, 16.0).state is State.UNDECIDED
+
+
 def test_without_a_word_nothing_is_claimed() -> None:
     job = Follower(["n0"], [1])
     assert judged(job).state is State.UNDECIDED

@@ -22,6 +22,8 @@ from tests.scan.harness import environment
 pytestmark = pytest.mark.lab
 STAND_IN = Path(__file__).with_name("stand_in")
 CLEAN_S = 20.0
+# More of what is random.
+MANY = "NETDOCTOR_TEST_TRIALS" in os.environ
 
 
 @pytest.fixture(scope="module")
@@ -36,13 +38,13 @@ def job() -> Iterator[Path]:
 class Tried:
     """A trial that is running, or has ended."""
 
-    def __init__(self, lab: Lab, folder: Path, *words: str) -> None:
+    def __init__(self, lab: Lab, folder: Path, *words: str, hosts: Path | None = None) -> None:
         self.lab, self.folder = lab, folder
         options = ["--ssh-config", str(lab.ssh_config), "--nproc", "1", "--chdir", "/var/tmp", "-p", "quick"]
         separator = words.index("--")
-        argv = [sys.executable, "-m", "netdoctor", "try", *options, *words[:separator], str(lab.hosts_file)]
+        argv = [sys.executable, "-m", "netdoctor", "try", *options, *words[:separator]]
         self.process = subprocess.Popen(
-            [*argv, "-o", "json=out.json", *words[separator:]],
+            [*argv, str(hosts or lab.hosts_file), "-o", "json=out.json", *words[separator:]],
             cwd=folder,
             env=environment(),
             stdout=subprocess.PIPE,
@@ -58,11 +60,18 @@ class Tried:
 
     @property
     def found(self) -> dict[str, Any]:
-        return dict(json.loads((self.folder / "out.json").read_text()))
+        path = self.folder / "out.json"
+        assert path.exists(), self.errors
+        return dict(json.loads(path.read_text()))
 
     @property
     def code(self) -> int:
         return int(self.process.returncode)
+
+    def until_it_begins(self) -> None:
+        """Wait until it logs in: before that an interrupt is Python's own affair."""
+        while not list(self.folder.glob(".netdoctor/try/*")) and self.process.poll() is None:
+            time.sleep(0.02)
 
     def until(self, text: str) -> None:
         """Wait until stderr says it."""
@@ -201,14 +210,45 @@ def test_a_scan_that_is_young_stands_for_one(lab: Lab, folder: Path, job: Path) 
     assert len(list((folder / ".netdoctor" / "try").glob("*.json"))) == 2
 
 
-@pytest.mark.parametrize("seed", range(6))
+def is_whole(folder: Path) -> bool:
+    """Whether there are logs and results, and nothing half-written."""
+    assert {path.name for path in folder.iterdir()} <= {".netdoctor", "out.json"}
+    assert all(path.suffix in (".log", ".json") for path in folder.rglob("*") if path.is_file())
+    return True
+
+
+INTERRUPTED = ["", "", "deaf 1 start", "daemon 0 start", "orphan 2 joined", "flood 0 3", "raise 1 20"]
+
+
+@pytest.mark.parametrize("seed", range(20 if MANY else 4))
 def test_ctrl_c_at_any_moment_leaves_nothing(lab: Lab, folder: Path, job: Path, seed: int) -> None:
     chance = random.Random(seed)
-    tried = trial(lab, folder, job, chance.choice(["", "deaf 1 start", "daemon 0 start"]), seconds=30)
-    time.sleep(chance.uniform(1.5, 5))
+    what = chance.choice(INTERRUPTED)
+    tried = trial(lab, folder, job, what, seconds=60)
+    tried.until_it_begins()
+    time.sleep(chance.uniform(0, 6))
     tried.process.send_signal(signal.SIGINT)
     tried.wait()
-    assert tried.code == 130
+    # 1: it had failed before.
+    assert tried.code == 130 or (tried.code == 1 and what.startswith("raise")), tried.errors
+    assert is_whole(folder)
+    assert is_clean(lab, job, CLEAN_S)
+
+
+@pytest.mark.parametrize("seed", range(8 if MANY else 2))
+def test_a_second_ctrl_c_leaves_nothing_either(lab: Lab, folder: Path, job: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    tried = trial(lab, folder, job, chance.choice(["deaf 1 start", "daemon 0 start"]), seconds=60)
+    tried.until_it_begins()
+    time.sleep(chance.uniform(0, 5))
+    tried.process.send_signal(signal.SIGINT)
+    time.sleep(chance.uniform(0, 1.5))
+    tried.process.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    tried.wait()
+    assert tried.code == 130, tried.errors
+    assert time.monotonic() - began < 5
+    assert is_whole(folder)
     assert is_clean(lab, job, CLEAN_S)
 
 
@@ -239,6 +279,21 @@ def test_a_disk_that_fills_up_here_ends_the_logs_alone(lab: Lab, folder: Path, j
         subprocess.run(["umount", small], check=True)
     assert (tried.code, tried.found["state"]) == (0, "started")
     assert "the logs are not whole" in tried.text
+
+
+def test_a_disk_that_is_full_here_is_said_and_the_job_ends(lab: Lab, folder: Path, job: Path) -> None:
+    small = folder / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", small], check=True)
+    try:
+        tried = trial(lab, small, job, "flood 0 3").wait()
+        left_here = [path.name for path in small.rglob("*") if path.suffix not in (".log", ".json", "")]
+    finally:
+        subprocess.run(["umount", small], check=True)
+    assert tried.code == 0, tried.errors
+    assert "No space left on device" in tried.errors
+    assert not left_here
+    assert is_clean(lab, job)
 
 
 def test_steps_end_it_before_its_time(lab: Lab, folder: Path, job: Path) -> None:

@@ -94,20 +94,57 @@ def test_each_node_for_itself_is_not_started(lab: Lab, folder: Path, train: Path
     assert tried.found["headline"] == "no single group: node[0-3] have a rank 0 each"
 
 
-def test_accelerate(lab: Lab, folder: Path, train: Path) -> None:
-    place = os.environ.get("NETDOCTOR_TEST_ACCELERATE")
-    if not place:
-        pytest.skip("NETDOCTOR_TEST_ACCELERATE names no accelerate")
+def launcher(variable: str, name: str, module: str) -> tuple[Path, Path]:
+    """(the folder of an installed launcher, its program); skips where it cannot be imported."""
+    place = Path(os.environ.get(variable, ""))
+    if not (place / name).is_dir():
+        pytest.skip(f"{variable} names no folder with {name}")
     python, _ = torch_python()
-    asked = [python, "-c", "import accelerate.commands.launch"]
+    asked = [python, "-c", f"import {module}"]
     done = subprocess.run(asked, env={"PYTHONPATH": place}, capture_output=True, text=True, check=False)
     if done.returncode:
-        pytest.skip(f"accelerate cannot be imported there: {done.stderr.strip().splitlines()[-1]}")
+        pytest.skip(f"{name} cannot be imported there: {done.stderr.strip().splitlines()[-1]}")
+    return place, place / "bin" / name
+
+
+def launched(lab: Lab, folder: Path, place: Path, *words: str) -> Tried:
+    """A launcher's trial on two nodes."""
+    python, _ = torch_python()
     (folder / "env").write_text(f"PYTHONPATH={place}\n")
     options = ["--no-scan", "--python", python, "--for", "90", "--steps", "5", "--env-file", "env"]
-    words = ["python3", "-m", "accelerate.commands.launch", str(train)]
-    tried = Tried(lab, folder, *options, "--", *words).wait()
-    assert (tried.code, tried.found["state"]) == (0, "started"), tried.text
+    hosts = folder / "hosts"
+    hosts.write_text("".join(lab.hosts_file.read_text().splitlines(keepends=True)[:2]))
+    return Tried(lab, folder, *options, "--", *words, hosts=hosts).wait()
+
+
+def test_accelerate(lab: Lab, folder: Path, train: Path) -> None:
+    place, program = launcher("NETDOCTOR_TEST_ACCELERATE", "accelerate", "accelerate.commands.launch")
+    tried = launched(lab, folder, place, str(program), "launch", str(train))
+    assert (tried.code, tried.found["state"], tried.found["world_size"]) == (0, "started", 2), tried.text
+    assert is_clean(lab, train)
+
+
+@pytest.mark.parametrize("way", ["pdsh", "no_ssh"])
+def test_deepspeed(lab: Lab, folder: Path, train: Path, way: str) -> None:
+    """Its own launcher: by pdsh from the first node, or started on each node."""
+    place, program = launcher("NETDOCTOR_TEST_DEEPSPEED", "deepspeed", "deepspeed.launcher.runner")
+    if way == "pdsh" and shutil.which("pdsh") is None:
+        pytest.skip("no pdsh")
+    hostfile = train.with_name("hostfile")
+    hostfile.write_text("node0 slots=1\nnode1 slots=1\n")
+    words = [
+        str(program),
+        "--hostfile",
+        str(hostfile),
+        "--master_addr",
+        "{master}",
+        "--master_port",
+        "{port}",
+    ]
+    words += ["--no_ssh", "--node_rank", "{rank}"] if way == "no_ssh" else []
+    tried = launched(lab, folder, place, *words, str(train))
+    assert (tried.code, tried.found["state"], tried.found["world_size"]) == (0, "started", 2), tried.text
+    assert {rank["node"] for rank in tried.found["ranks"]} == {"node0", "node1"}
     assert is_clean(lab, train)
 
 

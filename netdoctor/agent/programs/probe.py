@@ -1,7 +1,8 @@
 """Runs in each Python process of a job that is tried, as `sitecustomize`: says how far its rank is.
 
 A datagram of JSON to the socket `events` beside this file: {"rank", "pid", "what"} with what ``loaded``
-(torch's groups), ``waits`` (it has called init_process_group), ``joined`` ({"world", "backend"}), ``step``
+(torch's groups), ``waits`` (it has called init_process_group; {"world", "meets"} as its environment has them,
+where these count), ``joined`` ({"world", "backend"}), ``step``
 ({"count", "at": monotonic seconds}). Asked by a signal, it writes its stack to the file `stack-PID` here.
 Nothing of the job is changed: a function of torch is wrapped, and the hook that torch has for steps is used.
 What cannot be sent is dropped, and no error of this file reaches the job.
@@ -81,6 +82,12 @@ def _answer_with_stack() -> None:
 _open_files = []  # type: list[Any]
 
 
+def _launch() -> "dict[str, Any]":
+    world = os.environ.get("WORLD_SIZE", "")
+    meets = "%s:%s" % (os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", ""))
+    return {"world": int(world) if world.isdigit() and len(world) < 9 else 0, "meets": meets[:120]}
+
+
 def _watch_groups(module: "Any") -> None:
     import functools
 
@@ -90,7 +97,9 @@ def _watch_groups(module: "Any") -> None:
 
     @functools.wraps(original)
     def init_process_group(*args: "Any", **kwargs: "Any") -> "Any":
-        _mouth.say("waits")
+        # Whoever says more than the backend may mean other numbers than those of the environment.
+        plain = len(args) < 2 and not set(kwargs) & {"init_method", "store", "rank", "world_size"}
+        _mouth.say("waits", **(_launch() if plain else {}))
         result = original(*args, **kwargs)
         try:
             more = {

@@ -30,7 +30,7 @@ from netdoctor.report import LAST
 from netdoctor.text import clean, columns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from netdoctor.explain.model import Explanation
     from netdoctor.inventory import Target
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from netdoctor.report.model import Report
     from netdoctor.scanning import Plan
     from netdoctor.trial.following import Follower
-    from netdoctor.trial.judging import Ended
+    from netdoctor.trial.judging import Ended, Judgement
     from netdoctor.trial.rendering import Cause, TrialResult
     from netdoctor.trial.running import Trial
 
@@ -168,12 +168,27 @@ def run(args: argparse.Namespace) -> int:
     if code in (1, 3) and (code == 1 or result.judgement.hangs):
         causes, now = _find_causes(args, before, result)
         result, report = replace(result, causes=causes), now or report
+        result, code = _with_proof(result, code)
     result = replace(result, again=_next_command(args, result))
     _write_result(args, result, folder)
     if report is not None:
         _save_report(args, before.plan, report, result, finished)
     _show(args, result)
     return code
+
+
+def _with_proof(result: "TrialResult", code: int) -> "tuple[TrialResult, int]":
+    """A job that made no step, on nodes whose network is proved to be broken, has failed."""
+    from netdoctor.trial.judging import State
+
+    network = ("net.", "rdzv.", "gloo.", "nccl.", "path.")
+    for cause in result.causes:
+        checks = cause.source.removeprefix("scan, ")
+        if code == 3 and cause.sure == "certain" and checks.startswith(network):
+            nodes = cause.nodes or result.judgement.nodes
+            judgement = replace(result.judgement, state=State.FAILED, nodes=nodes)
+            return replace(result, judgement=judgement), 1
+    return result, code
 
 
 # --- before ------------------------------------------------------------------------------------------------
@@ -291,7 +306,13 @@ def _run_trial(
     )
     progress = Watcher(launch_plan, args.seconds, what) if args.tui else _Progress(args, launch_plan.world)
     with signals(None) as stopped:
-        trial = Trial(before.plan.transport, targets, commands, terms, logs, progress.update)
+
+        def update(job: "Follower", seconds: float) -> None:
+            progress.update(job, seconds)
+            if stopped:  # Python loses an exception that comes while it cleans up
+                raise KeyboardInterrupt
+
+        trial = Trial(before.plan.transport, targets, commands, terms, logs, update)
         ended = progress.run(trial, stopped)
     judgement = judging.judge(trial.follower, ended, trial.took)
     result = TrialResult(
@@ -331,38 +352,65 @@ def _find_causes(
         report = _scan(args, prepared(request, quiet=args.quiet))
     if explanation is not None and report is not None:
         explanation = joined(explanation, report)
-    found = _causes_in_logs(explanation, result) if explanation is not None else []
+    proofs = measured_of(report).proofs if report is not None else ()
+    by_key = {cause.key: cause.node_list for cause in report.causes} if report is not None else {}
+    nodes = {f"{proof.check}: {proof.title}": by_key.get(proof.key, ()) for proof in proofs}
+    found = [*_causes_of_ranks(result.judgement)]
+    found += _causes_in_logs(explanation, result, nodes) if explanation is not None else []
     if report is not None:
         proved = {text for cause in found for text in cause.source.split("; ")}
-        found += causes_of_scan(report, proved, measured_of(report).proofs)
+        found += causes_of_scan(report, proved, proofs)
     return tuple(found), report
 
 
-def _causes_in_logs(explanation: "Explanation", result: "TrialResult") -> "list[Cause]":
-    """The causes that lines of the logs tell of.
+def _causes_of_ranks(judgement: "Judgement") -> "Iterator[Cause]":
+    """What the ranks themselves show: their numbers, and where they are."""
+    from netdoctor.explain.knowledge import load
+    from netdoctor.trial.rendering import Cause
 
-    What such a line merely admits is left to a process that was killed without a word: of all others it is
-    known how they ended.
+    if judgement.cause:
+        known = load().causes[judgement.cause]
+        source = "what the ranks say"
+        yield Cause(
+            title=known.title, sure="likely", source=source, fixes=known.fix[:2], nodes=judgement.nodes,
+            key=known.label,
+        )  # fmt: skip
+
+
+def _causes_in_logs(
+    explanation: "Explanation", result: "TrialResult", nodes: "Mapping[str, Sequence[str]]"
+) -> "list[Cause]":
+    """The causes that lines of the logs tell of. nodes: those of what the scan found, by check and title.
+
+    What such a line merely admits is left to a process that was killed without a word, and to the exception
+    of the one that ended first: of all others it is known how they ended.
     """
     from netdoctor.cli.explain import fix_texts
     from netdoctor.explain.model import Confidence
+    from netdoctor.trial.judging import first_to_end
     from netdoctor.trial.rendering import Cause
 
     killed = any(one.is_killed for one in result.job.bad())
+    first = first_to_end(result.job) if result.job.bad() else None
     found: list[Cause] = []
     for reason in explanation.reasons:
         possible = reason.confidence is Confidence.POSSIBLE
-        if not reason.lines or (possible and (found or not killed)):
+        if not reason.lines:
             continue
         line = reason.lines[0]
+        begins = first is not None and first.raises and f"/{first.node}." in line.file
+        if possible and (found or not (killed or begins)):
+            continue
         where = f"{line.file.rpartition('/')[2]}:{line.line}: {line.text}"
         proved = reason.confidence is Confidence.CERTAIN and reason.proof
+        by_scan = (node for text in (reason.proof if proved else ()) for node in nodes.get(text, ()))
         cause = Cause(
             title=reason.known.title,
             sure=str(reason.confidence),
             source="; ".join(reason.proof) if proved else where,
             fixes=tuple(fix_texts(reason)[:2]),
             key=reason.known.label,
+            nodes=tuple(dict.fromkeys(by_scan)),
         )
         found.append(cause)
     return found
