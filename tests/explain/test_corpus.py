@@ -13,7 +13,7 @@ from netdoctor.explain.knowledge import load
 from scripts.explain_score import Answer, answers, records, share
 
 HERE = Path(__file__).parent
-PARTED_AT = "2024-11-01"
+PARTED_AT = "2024-11"
 FIELDS = {"id", "source", "date", "family", "root_cause", "also", "confidence", "log"}
 OTHERS = ("failures-dev", "failures-blind")
 
