@@ -4,12 +4,14 @@
     python scripts/explain_score.py tests/explain/failures-dev.jsonl [-v] [--only D012,D037]
 
 A report counts as top-1 when its cause comes first, as top-3 when it is among the first three, and as
-confidently wrong when another cause is given as certain. Left out: patterns whose only example is the report
-itself are switched off.
+confidently wrong when another cause is given as certain. Where its lines fit several causes (`also`), each of
+them is right; where its thread never settled the cause (`open`), nothing may be certain. Left out: patterns
+whose only example is the report itself are switched off.
 """
 
 import argparse
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,20 +24,28 @@ from netdoctor.explain.model import Confidence
 
 @dataclass(frozen=True)
 class Answer:
-    """What was said of one report: labels with confidences, the likeliest first. place: of the true one, from
-    0; None where it is not named."""
+    """What was said of one report: labels with confidences, the likeliest first. place: of the first true
+    one, from 0; None where none is named."""
 
     record: Mapping[str, Any]
     said: tuple[tuple[str, Confidence], ...]
 
     @property
+    def open(self) -> bool:
+        return bool(self.record["root_cause"] == "open")
+
+    @property
+    def true(self) -> set[str]:
+        return {self.record["root_cause"], *self.record.get("also", ())}
+
+    @property
     def place(self) -> int | None:
-        labels = [label for label, _ in self.said]
-        return labels.index(self.record["root_cause"]) if self.record["root_cause"] in labels else None
+        return next((at for at, (label, _) in enumerate(self.said) if label in self.true), None)
 
     @property
     def confidently_wrong(self) -> bool:
-        return any(c is Confidence.CERTAIN and label != self.record["root_cause"] for label, c in self.said)
+        certain = {label for label, confidence in self.said if confidence is Confidence.CERTAIN}
+        return bool(certain if self.open else certain - self.true)
 
 
 def records(path: Path) -> list[dict[str, Any]]:
@@ -60,17 +70,29 @@ def share(found: Iterable[Answer], within: int) -> float:
     return sum(place is not None and place < within for place in places) / max(len(places), 1)
 
 
+def figures(found: list[Answer]) -> str:
+    """In one line; what is open is in the count of certain ones alone."""
+    settled = [one for one in found if not one.open]
+    return (
+        f"{len(settled)} reports, top-1 {share(settled, 1):.1%}, top-3 {share(settled, 3):.1%}, confidently "
+        f"wrong {sum(one.confidently_wrong for one in found)}, silent {sum(not one.said for one in settled)}"
+        + (f", open {len(found) - len(settled)}" if len(found) > len(settled) else "")
+    )
+
+
 def show(title: str, found: list[Answer], all_records: bool) -> None:
     for one in found:
-        if all_records or one.place != 0 or one.confidently_wrong:
+        if all_records or (one.place != 0 and not one.open) or one.confidently_wrong:
             said = ", ".join(f"{label} ({confidence})" for label, confidence in one.said[:4]) or "nothing"
             mark = "WRONG" if one.confidently_wrong else "-" if one.place is None else f"#{one.place + 1}"
-            print(f"  {one.record['id']} {mark:<6}{one.record['root_cause']}: {said}")
-    wrong = sum(one.confidently_wrong for one in found)
-    print(
-        f"{title}: {len(found)} reports, top-1 {share(found, 1):.1%}, top-3 {share(found, 3):.1%}, "
-        f"confidently wrong {wrong}"
-    )
+            wanted = ", ".join((one.record["root_cause"], *one.record.get("also", ())))
+            print(f"  {one.record['id']} {mark:<6}{wanted}: {said}")
+    families: dict[str, list[Answer]] = defaultdict(list)
+    for one in found:
+        families[one.record.get("family", "")].append(one)
+    for family, of_it in sorted(families.items()) if len(families) > 1 else ():
+        print(f"    {family}: {figures(of_it)}")
+    print(f"{title}: {figures(found)}")
 
 
 def main() -> None:
