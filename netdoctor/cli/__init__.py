@@ -38,6 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "baseline": ("netdoctor.cli.compare", "named runs that later ones are compared with"),
     "schema": ("netdoctor.report.cli", "print the JSON schema of the report"),
     "lab": ("netdoctor.lab.cli", "make, break and repair real nodes on this machine"),
+    "mcp": ("netdoctor.cli.agents.server", "tools for agents, over stdin and stdout (MCP); read-only"),
     "completion": ("netdoctor.cli.completion", "print the script that completes commands in a shell"),
 }
 
