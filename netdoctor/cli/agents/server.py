@@ -8,16 +8,19 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from netdoctor import __version__
 from netdoctor.cli.agents.answers import Answer, Room
-from netdoctor.cli.agents.tools import TOOLS, Desk, Tool, schema
 from netdoctor.cli.options import add_group, add_option, option_fields
 from netdoctor.errors import InputError
 from netdoctor.options import Group, of_group
+
+if TYPE_CHECKING:
+    from netdoctor.cli.agents.tools import Desk, Tool
+    from netdoctor.runner import ScanRunner
 
 MISSING = "netdoctor mcp needs the package mcp; install it: pip install 'netdoctor[mcp]'"
 # Between two looks at what a scan does.
@@ -77,6 +80,8 @@ def run(args: argparse.Namespace) -> int:
     for path in args.hosts:
         if not path.is_file():
             raise InputError(f"--hosts {path}: no such file")
+    from netdoctor.cli.agents.tools import Desk
+
     hosts = frozenset(path.resolve() for path in args.hosts)
     server = make(Desk(Path.cwd().resolve(), hosts, fields, args.full))
 
@@ -88,11 +93,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def make(desk: Desk) -> Any:
+def make(desk: "Desk") -> Any:
     """The SDK's server with all tools."""
     import anyio
     from mcp import types
     from mcp.server.lowlevel import Server
+
+    from netdoctor.cli.agents.tools import TOOLS
 
     one_scan = anyio.Lock()
 
@@ -105,11 +112,12 @@ def make(desk: Desk) -> Any:
             return _failed(types, "no such tool")
         try:
             takes = msgspec.convert(params.arguments or {}, tool.takes)
-            if tool.begin is None:
-                answer = await anyio.to_thread.run_sync(_work, tool, desk, takes, abandon_on_cancel=True)
-            else:
+            if tool.begins:
                 async with one_scan:
-                    answer = await _scan(desk, tool, takes, context.session.report_progress)
+                    runner = await anyio.to_thread.run_sync(tool.work, desk, takes)
+                    answer = await _ended(desk, runner, context.session.report_progress)
+            else:
+                answer = await anyio.to_thread.run_sync(tool.work, desk, takes, abandon_on_cancel=True)
         except (InputError, msgspec.ValidationError) as error:
             return _failed(types, str(error))
         except Exception as error:  # a defect costs one answer, not the session
@@ -130,19 +138,12 @@ def make(desk: Desk) -> Any:
     )
 
 
-def _work(tool: Tool, desk: Desk, takes: Any) -> Answer:
-    assert tool.work is not None
-    return tool.work(desk, takes)
-
-
-async def _scan(desk: Desk, tool: Tool, takes: Any, progress: Callable[..., Any]) -> Answer:
-    """Begin a scan, tell how far it is, answer with its report. Cancelled it leaves nothing running."""
+async def _ended(desk: "Desk", runner: "ScanRunner", progress: Callable[..., Any]) -> Answer:
+    """Tell how far a scan is, and answer with its report. Cancelled it leaves nothing running."""
     import anyio
 
     from netdoctor.tui.events import Ended, Failed, Phase
 
-    assert tool.begin is not None
-    runner = await anyio.to_thread.run_sync(tool.begin, desk, takes)
     number, before, text = 0, "", "begins"
     try:
         while True:
@@ -164,10 +165,10 @@ async def _scan(desk: Desk, tool: Tool, takes: Any, progress: Callable[..., Any]
             await anyio.to_thread.run_sync(runner.close)
 
 
-def _described(types: Any, name: str, tool: Tool) -> Any:
-    hints = types.ToolAnnotations(
-        read_only_hint=True, destructive_hint=False, open_world_hint=tool.begin is not None
-    )
+def _described(types: Any, name: str, tool: "Tool") -> Any:
+    from netdoctor.cli.agents.tools import schema
+
+    hints = types.ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=tool.begins)
     return types.Tool(
         name=name,
         description=tool.text,

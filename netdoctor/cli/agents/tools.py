@@ -1,5 +1,6 @@
 """The tools: what each takes, and what it does. None writes but the report of a scan, and none runs a fix."""
 
+import inspect
 import io
 import json
 import os
@@ -7,18 +8,37 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
 
-from netdoctor.cli.agents import answers
-from netdoctor.cli.agents.answers import Answer, Room
+from netdoctor.cli.agents.answers import (
+    CAUSES_MAX,
+    LIST_MAX,
+    Answer,
+    CheckAnswer,
+    CheckLine,
+    ChecksAnswer,
+    DiffAnswer,
+    LintAnswer,
+    LogAnswer,
+    LogCause,
+    PlanAnswer,
+    ReportAnswer,
+    Room,
+    WordAnswer,
+    report_answer,
+)
 from netdoctor.engine.registry import load_builtin
 from netdoctor.errors import InputError
 from netdoctor.files import reason
 from netdoctor.report import LAST
 from netdoctor.report.model import Report
+from netdoctor.report.save import load
+from netdoctor.runner import ScanRunner
+from netdoctor.scanning import ScanRequest
 from netdoctor.text import clean, did_you_mean
+from netdoctor.tui.runner import Request
 
 # Reports of this server that can be run again; bytes of the logs of one question.
 RUNS_KEPT = 4
@@ -134,17 +154,17 @@ class Desk:
         while len(self.runs) > RUNS_KEPT:
             self.runs.popitem(last=False)
 
-    def answer(self, report: Report, **more: Any) -> answers.ReportAnswer:
+    def answer(self, report: Report, **more: Any) -> ReportAnswer:
         """A report as an answer."""
         ours = report.run.id in self.runs
-        return answers.report_answer(report, load_builtin().keys(), ours=ours, **more)
+        return report_answer(report, load_builtin().keys(), ours=ours, **more)
 
 
-def begin_scan(desk: Desk, takes: ScanTakes) -> Any:
-    """A runner that has begun. Raises InputError."""
-    from netdoctor.runner import ScanRunner
-    from netdoctor.scanning import ScanRequest
-    from netdoctor.tui.runner import Request
+def scan(desk: Desk, takes: ScanTakes) -> ScanRunner:
+    """Examine the nodes of a hosts file over SSH and say whether a multi-node GPU job would start: verdict,
+    causes and fixes. quick asks passive questions only; launch (default) also tests ports, clocks, path MTU
+    and a short all-reduce on idle GPUs. Nothing is changed on nodes. Fixes are text for a person.
+    """
 
     if takes.profile == "full" and not desk.full:
         raise InputError("profile full loads network and GPUs; whoever starts this server allows it: --full")
@@ -154,11 +174,11 @@ def begin_scan(desk: Desk, takes: ScanTakes) -> Any:
     return runner
 
 
-def begin_rerun(desk: Desk, takes: RerunTakes) -> Any:
-    """The same for some checks of a scan that this server made: nobody else says whom to log in to."""
-    from netdoctor.runner import ScanRunner
-    from netdoctor.tui.runner import Request
-
+def rerun(desk: Desk, takes: RerunTakes) -> ScanRunner:
+    """Run some checks of a scan again, to see whether a fix helped. The answer is the whole report, brought
+    up to date.
+    """
+    # Of scans that this server made: a report says whom to log in to.
     name = takes.run or next(reversed(desk.runs), "")
     report = desk.runs.get(name)
     if report is None:
@@ -178,7 +198,8 @@ def begin_rerun(desk: Desk, takes: RerunTakes) -> Any:
     return runner
 
 
-def explain_log(desk: Desk, takes: LogTakes) -> Answer:
+def explain_log(desk: Desk, takes: LogTakes) -> LogAnswer:
+    """From the logs of a failed job to the cause, who failed first and the checks that decide."""
     from netdoctor.cli.explain import fix_texts
     from netdoctor.explain import rendering
     from netdoctor.explain.engine import explain
@@ -192,7 +213,6 @@ def explain_log(desk: Desk, takes: LogTakes) -> Answer:
     found = explain([*names, *(["-"] if takes.text else [])], stdin=io.BytesIO(data))
     if takes.report is not None:
         from netdoctor.cli.explain_scan import joined
-        from netdoctor.report.save import load
 
         found = joined(found, load(desk.file(takes.report)))
     known, room = load_builtin(), Room()
@@ -200,50 +220,53 @@ def explain_log(desk: Desk, takes: LogTakes) -> Answer:
     for cause, reason_ in zip(content["causes"], found.reasons, strict=True):
         cause["fix"] = fix_texts(reason_)
     causes = [
-        answers.LogCause(
+        LogCause(
             label=one.known.label,
             confidence=one.confidence.value,
             checks=[check for check in one.known.checks if check in known],
         )
-        for one in found.reasons[: answers.CAUSES_MAX]
+        for one in found.reasons[:CAUSES_MAX]
     ]
-    return answers.LogAnswer(causes=causes, untrusted=room.inert(content) or {}, cut=room.cut)
+    return LogAnswer(causes=causes, untrusted=room.inert(content) or {}, cut=room.cut)
 
 
-def explain_word(desk: Desk, takes: WordTakes) -> Answer:
+def explain_word(desk: Desk, takes: WordTakes) -> WordAnswer:
+    """What a variable, option, error code, check or term means: NCCL_IB_GID_INDEX, Xid 79, -9."""
     from netdoctor.explain import pages
 
     glossary = pages.Glossary(load_builtin())
     entries = list(glossary.split(takes.words))
     missing = [text for text, words in entries if not words]
     found = [pages.data(word) for _, words in entries for word in words]
-    return answers.WordAnswer(
-        pages=msgspec.to_builtins(found[: answers.LIST_MAX]),
+    return WordAnswer(
+        pages=msgspec.to_builtins(found[:LIST_MAX]),
         near=list(dict.fromkeys(name for text in missing for name in glossary.near(text))),
         untrusted={"unknown": Room().inert(missing)},
-        cut=len(found) > answers.LIST_MAX,
+        cut=len(found) > LIST_MAX,
     )
 
 
-def checks_list(desk: Desk, takes: ChecksTakes) -> Answer:
+def checks_list(desk: Desk, takes: ChecksTakes) -> ChecksAnswer:
+    """The catalogue of checks, or one family of it."""
     known = load_builtin().values()
     families = sorted({check.family for check in known})
     if takes.family is not None and takes.family not in families:
         raise InputError(f"no such family; there are: {', '.join(families)}")
     lines = [
-        answers.CheckLine(id=one.id, title=one.title, profile=one.profile.value, cost=one.cost)
+        CheckLine(id=one.id, title=one.title, profile=one.profile.value, cost=one.cost)
         for one in known
         if takes.family in (None, one.family)
     ]
-    return answers.ChecksAnswer(checks=lines, untrusted={}, cut=False)
+    return ChecksAnswer(checks=lines, untrusted={}, cut=False)
 
 
-def checks_explain(desk: Desk, takes: CheckTakes) -> Answer:
+def checks_explain(desk: Desk, takes: CheckTakes) -> CheckAnswer:
+    """The manual page of a check: what it looks at, why that matters, what fixes it."""
     known = load_builtin()
     check = known.get(takes.id)
     if check is None:
         raise InputError(f"no check is called {clean(takes.id, 80)!r}{did_you_mean(takes.id, known, 0.4)}")
-    return answers.CheckAnswer(
+    return CheckAnswer(
         id=check.id,
         profile=check.profile.value,
         cost=check.cost,
@@ -254,7 +277,8 @@ def checks_explain(desk: Desk, takes: CheckTakes) -> Answer:
     )
 
 
-def plan(desk: Desk, takes: PlanTakes) -> Answer:
+def plan(desk: Desk, takes: PlanTakes) -> PlanAnswer:
+    """The launch script of a job on these hosts, with what the newest report of them measured."""
     from netdoctor import launch
     from netdoctor.cli.launch_evidence import newest_evidence
     from netdoctor.inventory import load
@@ -267,7 +291,7 @@ def plan(desk: Desk, takes: PlanTakes) -> Answer:
     )
     written = launch.plan(found.targets, evidence, options, hosts=found.source, default_port=default.port)
     room = Room()
-    return answers.PlanAnswer(
+    return PlanAnswer(
         launcher=takes.launcher,
         nodes=len(written.nodes),
         measured=evidence is not None,
@@ -276,7 +300,8 @@ def plan(desk: Desk, takes: PlanTakes) -> Answer:
     )
 
 
-def lint(desk: Desk, takes: LintTakes) -> Answer:
+def lint(desk: Desk, takes: LintTakes) -> LintAnswer:
+    """What cannot work in launch scripts and configurations, found without running them."""
     from netdoctor.lint import engine, output
     from netdoctor.lint.files import read
     from netdoctor.lint.model import Kind, Severity
@@ -296,7 +321,7 @@ def lint(desk: Desk, takes: LintTakes) -> Answer:
     rules: dict[str, int] = {}
     for one in findings:
         rules[one.rule] = rules.get(one.rule, 0) + 1
-    return answers.LintAnswer(
+    return LintAnswer(
         errors=counts[Severity.ERROR],
         warnings=counts[Severity.WARNING],
         notes=counts[Severity.NOTE],
@@ -306,9 +331,8 @@ def lint(desk: Desk, takes: LintTakes) -> Answer:
     )
 
 
-def report(desk: Desk, takes: ReportTakes) -> Answer:
-    from netdoctor.report.save import load
-
+def report(desk: Desk, takes: ReportTakes) -> ReportAnswer:
+    """A saved report, the last one without a name; with check or node their results but passes."""
     if takes.report is not None:
         found = load(desk.file(takes.report))
     else:
@@ -317,10 +341,10 @@ def report(desk: Desk, takes: ReportTakes) -> Answer:
     return desk.answer(found, check=takes.check, node=takes.node)
 
 
-def diff(desk: Desk, takes: DiffTakes) -> Answer:
+def diff(desk: Desk, takes: DiffTakes) -> DiffAnswer:
+    """What became worse, was fixed or changed between two reports; without names the last two."""
     from netdoctor.report import changes, history
     from netdoctor.report.diff import diff as compare
-    from netdoctor.report.save import load
 
     new = desk.file(takes.new or str(LAST))
     now = load(new)
@@ -332,7 +356,7 @@ def diff(desk: Desk, takes: DiffTakes) -> Answer:
         raise InputError("one of the reports is redacted and the other is not: their nodes have other names")
     found, room = compare(before, now, []), Room()
     content = json.loads(changes.as_json(found, before, now, names=(old.name, new.name)))
-    return answers.DiffAnswer(
+    return DiffAnswer(
         worse=found.is_worse,
         new=len(found.new),
         healed=len(found.healed),
@@ -343,83 +367,29 @@ def diff(desk: Desk, takes: DiffTakes) -> Answer:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool. work: answers; begin: starts a scan in a thread, and whoever calls waits for its end."""
+    """One tool. work: answers, or begins a scan in a thread, whose end whoever calls waits for."""
 
     text: str
     takes: type[Takes]
     gives: type[Answer]
-    work: Callable[[Desk, Any], Answer] | None = None
-    begin: Callable[[Desk, Any], Any] | None = None
+    work: Callable[[Desk, Any], Any]
+    begins: bool
 
 
-TOOLS: Mapping[str, Tool] = {
-    "scan": Tool(
-        text="Examine the nodes of a hosts file over SSH and say whether a multi-node GPU job would start: "
-        "verdict, causes and fixes. quick asks passive questions only; launch (default) also tests ports, "
-        "clocks, path MTU and a short all-reduce on idle GPUs. Nothing is changed on nodes. Fixes are text "
-        "for a person.",
-        takes=ScanTakes,
-        gives=answers.ReportAnswer,
-        begin=begin_scan,
-    ),
-    "rerun": Tool(
-        text="Run some checks of a scan again, to see whether a fix helped. The answer is the whole report, "
-        "brought up to date.",
-        takes=RerunTakes,
-        gives=answers.ReportAnswer,
-        begin=begin_rerun,
-    ),
-    "explain_log": Tool(
-        text="From the logs of a failed job to the cause, who failed first and the checks that decide.",
-        takes=LogTakes,
-        gives=answers.LogAnswer,
-        work=explain_log,
-    ),
-    "explain_word": Tool(
-        text="What a variable, option, error code, check or term means: NCCL_IB_HCA, Xid 79, exit code -9.",
-        takes=WordTakes,
-        gives=answers.WordAnswer,
-        work=explain_word,
-    ),
-    "checks_list": Tool(
-        text="The catalogue of checks, or one family of it.",
-        takes=ChecksTakes,
-        gives=answers.ChecksAnswer,
-        work=checks_list,
-    ),
-    "checks_explain": Tool(
-        text="The manual page of a check: what it looks at, why that matters, what fixes it.",
-        takes=CheckTakes,
-        gives=answers.CheckAnswer,
-        work=checks_explain,
-    ),
-    "plan": Tool(
-        text="The launch script of a job on these hosts, with what the newest report of them measured.",
-        takes=PlanTakes,
-        gives=answers.PlanAnswer,
-        work=plan,
-    ),
-    "lint": Tool(
-        text="What cannot work in launch scripts and configurations, found without running them.",
-        takes=LintTakes,
-        gives=answers.LintAnswer,
-        work=lint,
-    ),
-    "report": Tool(
-        text="A saved report, the last one without a name; with check or node their results but passes.",
-        takes=ReportTakes,
-        gives=answers.ReportAnswer,
-        work=report,
-    ),
-    "diff": Tool(
-        text="What became worse, was fixed or changed between two reports; without names the last two.",
-        takes=DiffTakes,
-        gives=answers.DiffAnswer,
-        work=diff,
-    ),
-}
+def _tool(work: Callable[[Desk, Any], Any]) -> Tool:
+    hints = get_type_hints(work)
+    begins = not issubclass(hints["return"], Answer)
+    gives = ReportAnswer if begins else hints["return"]
+    return Tool(inspect.getdoc(work) or "", hints["takes"], gives, work, begins)
+
+
+# A tool is its function: name, docstring, what it takes and answers.
+_FUNCTIONS: tuple[Callable[[Desk, Any], Any], ...] = (
+    scan, rerun, explain_log, explain_word, checks_list, checks_explain, plan, lint, report, diff
+)  # fmt: skip
+TOOLS: Mapping[str, Tool] = {work.__name__: _tool(work) for work in _FUNCTIONS}
 
 
 def schema(kind: type[msgspec.Struct]) -> dict[str, Any]:
