@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from netdoctor.compat import instant
+from netdoctor.errors import InputError
 from netdoctor.files import read_regular
 from netdoctor.inventory.nodeset import expand, fold
 from netdoctor.report import LAST, history
@@ -109,6 +110,14 @@ def _is_time(text: str) -> bool:
         return False
 
 
+def _names(folded: str) -> set[str]:
+    """The nodes of a folded list; none of one that is damaged, which then ends no failure."""
+    try:
+        return set(expand(folded)) if folded else set()
+    except InputError:
+        return set()
+
+
 def failures(every: Iterable[Record]) -> list[Failure]:
     """The failures of these records, by their beginnings.
 
@@ -118,7 +127,7 @@ def failures(every: Iterable[Record]) -> list[Failure]:
     done: list[Failure] = []
     for record in sorted(every, key=lambda one: one.at):
         now, rank = instant(record.at).timestamp(), _RANKS.get(record.profile, 0)
-        good = set(expand(record.good)) if record.good else set()
+        good = _names(record.good)
         for position in [p for p, (_, before) in running.items() if p[0] in good and before <= rank]:
             done.append(replace(running.pop(position)[0], ended=now))
         for node, causes in record.bad.items():

@@ -156,6 +156,25 @@ def test_lines_that_are_none_are_left_out(folder: Path) -> None:
     assert len(repeats.records()) == 5
 
 
+@pytest.mark.parametrize("good", ["n[", "n1,,n2", "n[1-99999999]", "n[1-9999][1-9999][1-9999]"])
+def test_a_damaged_list_of_nodes_costs_no_report(folder: Path, good: str) -> None:
+    report = three_times()
+    line = json.dumps({"at": stamp(5), "profile": "launch", "good": good})
+    with (folder / repeats.NAME).open("a") as file:
+        file.write(f"{line}\n")
+    assert len(repeats.records()) == 6
+    assert "third firewall-inbound" in next(repeats.notes(report, repeats.records())).text
+
+
+@pytest.mark.parametrize("name", ["fd00::1", "gpu-a01.site.example", "10.0.0.7", "n1"])
+def test_every_kind_of_name_comes_back(name: str) -> None:
+    report = report_of("ready", 0, healthy_nodes=(name, "n2"))
+    record = record_of(report)
+    assert record is not None
+    began = scan(3, {name: {"gpu-ecc": ""}})
+    assert [one.ended is not None for one in failures([began, record])] == [True]
+
+
 def test_a_link_in_the_place_of_the_records_is_not_followed(folder: Path, tmp_path: Path) -> None:
     save(report_of("ready", 2))
     (folder / repeats.NAME).unlink()
