@@ -33,11 +33,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tui": ("netdoctor.cli.tui", "look at a report, or at a scan while it runs, in the terminal"),
     "report": ("netdoctor.report.cli", "show or convert a saved report"),
     "hosts": ("netdoctor.cli.hosts", "show and convert host lists; list usable or broken nodes"),
+    "history": ("netdoctor.cli.nodes.history", "nodes that fail again: how often, by which cause"),
     "diff": ("netdoctor.cli.compare", "what got worse, was fixed or changed since an earlier report"),
     "expect": ("netdoctor.cli.expect", "write what nodes should have, from a healthy report"),
     "baseline": ("netdoctor.cli.compare", "named runs that later ones are compared with"),
     "schema": ("netdoctor.report.cli", "print the JSON schema of the report"),
     "lab": ("netdoctor.lab.cli", "make, break and repair real nodes on this machine"),
+    "mcp": ("netdoctor.cli.agents.server", "tools for agents, over stdin and stdout (MCP); read-only"),
     "completion": ("netdoctor.cli.completion", "print the script that completes commands in a shell"),
 }
 

@@ -72,6 +72,11 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
             action="store_true",
             help="also if that leaves out more than a fifth of the hosts",
         )
+    good.add_argument(
+        "--without-repeaters",
+        action="store_true",
+        help="nor those that failed three times within 30 days (netdoctor history)",
+    )
     for one in (show, convert, good, bad):
         add_option(one, "format")
     for one in (convert, good, bad):
@@ -189,6 +194,8 @@ def _pick(args: argparse.Namespace) -> int:
     when = fmt.plain(report.run.finished, 40)
     _tell([f"{path}, {when}: {', '.join(f'{len(ids)} {kind}' for kind, ids in kinds.items() if ids)}"])
     chosen = set(kinds[args.verb])
+    if getattr(args, "without_repeaters", False):
+        chosen -= _repeaters(chosen)
     left_out = len(targets) - len(chosen) if args.verb == "good" else len(chosen)
     others = [k for k in ("undecided", "not tested") if kinds[k]]
     if others:
@@ -203,6 +210,19 @@ def _pick(args: argparse.Namespace) -> int:
     if chosen:
         _write(args, [target for target in targets if target.id in chosen])
     return 0
+
+
+def _repeaters(names: set[str]) -> set[str]:
+    """Those of the nodes that fail again, told on stderr."""
+    import time
+
+    from netdoctor.report import repeats
+
+    now = time.time()
+    nodes = repeats.by_node(repeats.failures(repeats.records()))
+    found = [name for name in repeats.repeaters(nodes, now) if name in names]
+    _tell([f"fails again, so left out: {name}, {repeats.phrase(nodes[name], now)}" for name in found])
+    return set(found)
 
 
 def _fold(names: Sequence[str]) -> str:

@@ -68,9 +68,10 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     out.add_argument("--no-save", action="store_true", help="do not save the report")
     out.add_argument(
         "--exit-style",
-        choices=("default", "nagios"),
+        choices=("default", "nagios", "npd"),
         default="default",
-        help="nagios: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN, also where there is no verdict",
+        help="nagios: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN, also where there is no verdict; npd: 0 fine, "
+        "1 problem, other unknown",
     )
     out.add_argument("--plan", action="store_true", help="print what would run where, and contact nothing")
     out.add_argument(
@@ -179,8 +180,9 @@ def _deliver(
             sys.stderr.write(f"netdoctor: {clean(failure, 400)}\n")
         except OSError:
             break
-    if args.exit_style == "nagios":
-        from netdoctor.report.formats.nagios import VERDICT_CODES, exit_code
+    if args.exit_style != "default":
+        from netdoctor.report.formats import nagios, npd
 
-        return exit_code(report) if code in VERDICT_CODES else code
+        found = (nagios if args.exit_style == "nagios" else npd).exit_code(report)
+        return found if code in nagios.VERDICT_CODES else code
     return code

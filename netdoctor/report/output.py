@@ -97,6 +97,7 @@ FORMATS: dict[str, Renderer] = {
     "hosts": _format("hosts"),
     "sarif": _format("sarif", pretty="pretty"),
     "nagios": _format("nagios"),
+    "npd": _format("npd"),
     "slurm": _format("drain", "slurm"),
     "kubectl": _format("drain", "kubectl"),
     "none": lambda report, options: "",

@@ -13,7 +13,7 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 
 from netdoctor.files import behind_links, nearest_file, open_own, open_shared
-from netdoctor.report import LAST, history
+from netdoctor.report import LAST, history, repeats
 from netdoctor.report.commands import SCRIPT, quote_path
 from netdoctor.report.foreign import disowned
 from netdoctor.report.formats.json_ import SIZE_MAX, ReportError, dumps, loads
@@ -106,6 +106,20 @@ def _remember(report: Report, path: Path, data: bytes) -> None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(scan, dir_fd=folder)
         history.forget(folder)
+        if line := repeats.line_of(report):
+            _append(folder, line)
+
+
+def _append(folder: int, line: bytes) -> None:
+    """Add a line to the records of nodes, of which the older half goes when they are many. Raises OSError."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    with os.fdopen(os.open(repeats.NAME, flags, 0o600, dir_fd=folder), "r+b") as file:
+        if os.fstat(file.fileno()).st_size + len(line) <= repeats.BYTES_MAX:
+            file.write(line)
+            return
+        lines = file.read(2 * repeats.BYTES_MAX).splitlines(keepends=True)
+    newer = b"".join(lines[len(lines) // 2 :])[-repeats.BYTES_MAX // 2 :]
+    _replace(folder, repeats.NAME, newer + line)
 
 
 @contextlib.contextmanager

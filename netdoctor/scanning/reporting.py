@@ -23,7 +23,7 @@ from netdoctor.files import keep_traceback
 from netdoctor.inventory import Target
 from netdoctor.inventory.nodeset import fold
 from netdoctor.options import OPTIONS, ScanRequest
-from netdoctor.report import baselines
+from netdoctor.report import LAST, baselines, repeats
 from netdoctor.report.model import Counts, Note, Phase, Report, Run, TargetRecord, Tool, Verdict
 from netdoctor.report.moved import last_argv
 from netdoctor.rules import profiles
@@ -118,7 +118,10 @@ def assemble(
         notes=tuple(_notes(plan, outcome)),
         interrupted_code=interrupted_code,
     )
-    return held_against(plan, build(outcome, context))
+    report = held_against(plan, build(outcome, context))
+    if request.save is None or request.save.name != LAST.name:
+        return report
+    return replace(report, notes=(*report.notes, *repeats.notes(report, repeats.records(request.save))))
 
 
 def context_of(request: ScanRequest, targets: Sequence[Target], run: Run, **more: Any) -> Context:

@@ -106,7 +106,7 @@ OPENS = {
     "netdoctor/report/formats/html.py": ("render", OWN_DATA),
     "netdoctor/trial/logs.py": ("_append", "in a folder that it made new, without links"),
     "netdoctor/trial/running.py": ("_start", OWN_DATA),
-    "netdoctor/report/save.py": ("_replace own_folder", "by descriptors of folders, without links"),
+    "netdoctor/report/save.py": ("_append _replace own_folder", "by descriptors of folders, without links"),
     "netdoctor/report/schema.py": ("report_schema_text", OWN_DATA),
     "netdoctor/tables.py": ("table", OWN_DATA),
     "netdoctor/transport/bundle.py": ("_source", OWN_DATA),

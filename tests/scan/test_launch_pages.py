@@ -15,11 +15,11 @@ from netdoctor.lab import Lab
 from netdoctor.report.formats.json_ import loads
 from tests.inventory.test_readers import PODS
 from tests.report import strict
-from tests.scan.harness import REPO, environment, shell_parts
+from tests.scan.harness import REPO, environment, shell, shell_parts
 
 PAGES = REPO / "docs" / "launch"
 # Pages with a test of their own, which runs every block of theirs.
-SLURM = ("slurm.md", "slurm-prolog.md")
+APART = ("slurm.md", "slurm-prolog.md", "kubernetes-npd.md")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -50,7 +50,7 @@ def executed(page: str) -> list[str]:
 
 
 def test_every_block_is_executed_or_says_why_not() -> None:
-    pages = {path.name for path in PAGES.glob("*.md")} - {*SLURM}
+    pages = {path.name for path in PAGES.glob("*.md")} - {*APART}
     assert pages == {"ci.md", "deepspeed.md", "docker.md", "kubernetes.md", "ray.md"}
     for page in pages:
         for block in blocks(page):
@@ -110,6 +110,20 @@ def installed(lab: Lab) -> list[str]:
     if lab.run("node0", [*argv, "--version"], env=environment(), capture_output=True).returncode:
         pytest.skip(f"lab nodes do not see {argv[0]}; NETDOCTOR_TEST_INSTALLED can name one that they see")
     return argv
+
+
+def test_a_node_goes_back_to_service_when_a_test_says_so(lab4: Lab, folder: Path) -> None:
+    plugin, back = executed("kubernetes-npd.md")
+    assert re.search(r"^(CHECKED|host\.)", shell_parts(folder, lab4, [plugin])[0])
+    text = f'kubectl() {{ echo "kubectl $*"; }}\nset -- node2 node1\n{back}'
+    env = {"NETDOCTOR_SSH_CONFIG": str(lab4.ssh_config)}
+    lab4.break_("node2", "drop")
+    done = shell(folder, text, **env)
+    assert (done.returncode, "kubectl" in done.stdout) == (1, False), done.stdout
+    assert "node2 stays out: exit 1" in done.stdout
+    lab4.heal()
+    done = shell(folder, text, **env)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "kubectl uncordon node2"), done.stdout
 
 
 def test_what_a_container_runs_starts_its_command(lab4: Lab, folder: Path) -> None:

@@ -73,9 +73,10 @@ def test_gate_in_a_batch_file(slurm: Slurm) -> None:
 
 def test_prolog_and_health_check(slurm: Slurm) -> None:
     """The broken node is drained and mended, and a netdoctor that breaks drains nobody."""
-    prolog, health, look, resume = blocks("slurm-prolog.md")
-    before, regular = blocks("slurm-prolog.md", "conf")
+    prolog, _, health, look, resume = blocks("slurm-prolog.md")
+    before, _, regular = blocks("slurm-prolog.md", "conf")
     slurm.write({"/etc/slurm/netdoctor-prolog": prolog, "/etc/slurm/netdoctor-health": health})
+    slurm.write({"/usr/local/sbin/netdoctor-resume": resume})
     slurm.reconfigure(before)
     put(slurm.lab, ("node2 full-disk",))
     job = slurm.submit(TASK, "--nodes=1", "--nodelist=node2")
@@ -89,7 +90,7 @@ def test_prolog_and_health_check(slurm: Slurm) -> None:
     assert (code, tasks(out)) == ("0:0", ["node1"]), out
 
     slurm.lab.heal()
-    slurm.run("sh", "-c", resume)
+    slurm.run("netdoctor-resume", node="node2")
     code, out = slurm.ended(slurm.submit(TASK, "--nodes=1", "--nodelist=node2"))
     assert (code, tasks(out)) == ("0:0", ["node2"]), out
 
@@ -101,6 +102,24 @@ def test_prolog_and_health_check(slurm: Slurm) -> None:
         == "netdoctor: host.disk /tmp is full on localhost node2\n"
     )
     assert slurm.state("node1") == "idle"
+
+
+def test_epilog(slurm: Slurm) -> None:
+    """What a job leaves behind drains its node, and not the job; a test resumes it, once that is gone."""
+    epilog, resume = blocks("slurm-prolog.md")[1], blocks("slurm-prolog.md")[-1]
+    slurm.write({"/etc/slurm/netdoctor-epilog": epilog, "/usr/local/sbin/netdoctor-resume": resume})
+    slurm.reconfigure(blocks("slurm-prolog.md", "conf")[1])
+    job = slurm.submit("#!/bin/sh\nsleep 20\n", "--nodes=1", "--nodelist=node2")
+    until(lambda: slurm.job(job)["JobState"] == "RUNNING", "the job runs")
+    put(slurm.lab, ("node2 full-disk",))
+    assert slurm.ended(job)[0] == "0:0"
+    until(lambda: slurm.state("node2").startswith("drain"), "node2 is drained by the epilog")
+    assert "Epilog error" in slurm.run("sinfo", "--list-reasons")
+    assert "stays drained: exit 1" in slurm.run("netdoctor-resume", node="node2", check=False)
+    assert slurm.state("node2").startswith("drain")
+    slurm.lab.heal()
+    slurm.run("netdoctor-resume", node="node2")
+    until(lambda: slurm.state("node2") == "idle", "node2 is back")
 
 
 def test_the_planned_srun_gives_each_task_its_rank(slurm: Slurm) -> None:

@@ -1,0 +1,1 @@
+"""`netdoctor mcp`: netdoctor as tools of an agent. See docs/agents.md."""

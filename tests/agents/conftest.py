@@ -1,0 +1,3 @@
+from tests.scanning.conftest import ground
+
+__all__ = ["ground"]
