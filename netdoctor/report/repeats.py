@@ -2,7 +2,7 @@
 
 A node that failed three times within 30 days is named. On StepFun's trace of 400 nodes over 348 days that
 names 50. Of the 40 that can be followed for 180 days more, 36 failed again in that time and 4 did not: 90 %
-are right, and 0.011 false names a day (tests/report/test_repeats.py).
+are right, and 0.011 false names a day (tests/history/test_repeats.py).
 Source: https://github.com/stepfun-ai/InfiniteHBD-Trace (commit 7aacdc8).
 """
 

@@ -198,7 +198,7 @@ def test_diff_compares_with_the_trial_before_also_behind_a_scan(
     run = dataclasses.replace(between.run, id="f" * 16, finished="2026-01-02T14:10:00.000Z")
     save(dataclasses.replace(between, run=run), last)
     save(tried(FAILED, "2026-01-02T14:20:00.000Z"), last)
-    assert len(os.listdir(".netdoctor/history")) == 3
+    assert len([name for name in os.listdir(".netdoctor/history") if name.endswith(".json")]) == 3
     assert cli.run(["diff", "--width", "120"]) == 1
     assert "STARTED -> FAILED" in capfd.readouterr().out
 

@@ -15,9 +15,9 @@ MIB = 1024**2
 # Gradients as DDP sends them, in buckets of 25 MiB: at least, and at most by backend.
 LEAST_BYTES = MIB
 MOST_BYTES = {"gloo": 256 * MIB, "nccl": 1024 * MIB}
-# A run at least, and at most; a search may need so many beside the rungs. A step is to take a tenth of a run,
-# so that groups and first steps do not count.
-LEAST_S, MOST_S, SEARCH, STEPS = 0.5, 5.0, 20, 10
+# A run at least, and at most; a search may need so many beside the rungs, and groups, the first weights and
+# first steps as long again and more. A step is to take a tenth of a run.
+LEAST_S, MOST_S, SEARCH, MORE, STEPS = 0.5, 5.0, 10, 3, 10
 
 
 class Row(msgspec.Struct):
@@ -32,7 +32,7 @@ def ladder(ranks: Ranks, session: Session, budget_s: float) -> Ladder:
     found = Ladder(session=session, budget_s=budget_s)
     if len(ranks.nodes) < 2:
         return found
-    each_s = min(max(budget_s / (len(sizes(len(ranks.nodes))) + SEARCH), LEAST_S), MOST_S)
+    each_s = min(max(budget_s / (MORE * (len(sizes(len(ranks.nodes))) + SEARCH)), LEAST_S), MOST_S)
     end = time.monotonic() + budget_s
     runs: list[LadderRun] = []
     took_s = each_s  # the longest run so far, with its groups and first steps
