@@ -18,9 +18,10 @@ from netdoctor.facts.bandwidth import (
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.software import Job
-from netdoctor.measure.collective import TorchRun, _rows, by_node, nccl_words
+from netdoctor.measure.collective import TorchRun, by_node, nccl_words
 from netdoctor.measure.common import Participants
 from netdoctor.measure.declare import EXPERIMENTS, Context
+from netdoctor.measure.load.collectives import rows_of
 from netdoctor.measure.ranks import START_S, STOP_S, ProcessState, Ranks, join_s
 from netdoctor.measure.roster import Roster, on_processors, roster_of
 from netdoctor.store import Store
@@ -450,7 +451,7 @@ def rows(*answers: Any) -> tuple[tuple[SizeRow, ...], dict[str, str]]:
     """What is made of the answers of ranks on n1, n2, …, and who could not be read."""
     ranks: Any = SimpleNamespace(ranks=[SimpleNamespace(node=n) for n in healthy.names(len(answers))])
     unread: dict[str, str] = {}
-    return _rows(ranks, answers, range(len(answers)), unread), unread
+    return rows_of(ranks, answers, range(len(answers)), unread), unread
 
 
 def told(*sizes: int, **changes: Any) -> dict[str, Any]:

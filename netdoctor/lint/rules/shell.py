@@ -19,7 +19,8 @@ DASHES = ("\u2010", "\u2011", "\u2012", "\u2013", "\u2014", "\u2212", "\uff0d")
 _FETCH = ("curl", "wget")
 _SHELL = re.compile(r"\s*(sudo\s+)?(ba|z)?sh\b")
 _VIEW = re.compile(
-    r"https?://(?:www\.)?(?:github\.com/[^/\s]+/[^/\s]+/(?:blob|tree)/|gitlab\.com/\S+/-/blob/|\S+/src/branch/)\S*"
+    r"https?://(?:www\.)?(?:github\.com/[^/\s]{1,99}/[^/\s]{1,99}/(?:blob|tree)/|"
+    r"(?:gitlab\.com/[^\s:]{1,199}/-/blob/|[^\s:]{1,199}/src/branch/))\S*"
 )
 
 
