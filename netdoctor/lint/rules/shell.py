@@ -18,10 +18,17 @@ RELEVANT = re.compile(
 DASHES = ("\u2010", "\u2011", "\u2012", "\u2013", "\u2014", "\u2212", "\uff0d")
 _FETCH = ("curl", "wget")
 _SHELL = re.compile(r"\s*(sudo\s+)?(ba|z)?sh\b")
-_VIEW = re.compile(
-    r"https?://(?:www\.)?(?:github\.com/[^/\s]{1,99}/[^/\s]{1,99}/(?:blob|tree)/|"
-    r"(?:gitlab\.com/[^\s:]{1,199}/-/blob/|[^\s:]{1,199}/src/branch/))\S*"
-)
+_URL = re.compile(r"https?://(\S+)")
+
+
+def _is_view(url: "re.Match[str] | None") -> bool:
+    """Whether an address is that of a page on which a forge shows a file."""
+    if url is None:
+        return False
+    host, _, path = url[1].removeprefix("www.").partition("/")
+    if host == "github.com":
+        return path.split("/")[2:3] in (["blob"], ["tree"])
+    return "/src/branch/" in path or (host == "gitlab.com" and "/-/blob/" in path)
 
 
 @rule(Severity.ERROR, Shell, Kind.SHELL, f"{BASH}#Shell-Parameters")
@@ -276,7 +283,7 @@ def pipe_html(shell: Shell) -> Iterator[Found]:
         if not {"bash", "sh", "zsh"} & {(text or "").rpartition("/")[2] for text in last}:
             continue
         for word in pipeline[0].words:
-            if _VIEW.match(word.text or ""):
+            if _is_view(_URL.match(word.text or "")):
                 yield Found(
                     word.position,
                     "this is the address of a web page: the shell is given HTML and ends with a syntax error",
@@ -288,7 +295,7 @@ def _fetches_page(commands: str) -> bool:
     """Whether the last of some commands fetches what a forge shows, and not the file itself."""
     last = re.split("[;&]", commands)[-1]
     fetch = re.search(r"\b(curl|wget)\b", last)
-    return fetch is not None and _VIEW.search(last, fetch.end()) is not None
+    return fetch is not None and any(map(_is_view, _URL.finditer(last, fetch.end())))
 
 
 @rule(Severity.ERROR, Dockerfile, Kind.DOCKERFILE, "https://docs.docker.com/reference/dockerfile/")
