@@ -34,6 +34,10 @@ def main() -> None:
         sys.exit(run(sys.argv[1:]))
     except KeyboardInterrupt:  # while it still imports, or already leaves
         sys.exit(130)
+    except RuntimeError as error:
+        if not isinstance(error.__cause__, KeyboardInterrupt):  # told by a class in the making, see cli.run
+            raise
+        sys.exit(130)
 
 
 def command() -> None:

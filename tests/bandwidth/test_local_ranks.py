@@ -206,7 +206,7 @@ def led(
         seconds={"pair_rates": 3.0, "allreduce": 4.0},
     )
     try:
-        pairs, reduced, _ = allreduce(context)
+        pairs, reduced, *_ = allreduce(context)
     finally:
         agents.close()
     assert isinstance(pairs, PairRates)

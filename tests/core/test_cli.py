@@ -114,7 +114,7 @@ def test_a_plan_bounds_each_experiment_and_the_scan(
     each = [
         float(seconds) for seconds in re.findall(r"^  \S+ +[a-z-]+ +at most +(\d+) s  ", done.stdout, re.M)
     ]
-    assert len(each) == (0 if "--only" in argv else 14)
+    assert len(each) == (0 if "--only" in argv else 15)
     last = re.search(r"^leaves the nodes after (\d+) s at the latest", done.stdout, re.M)
     assert last
     assert float(last[1]) == pytest.approx(bound(each), abs=len(each))
@@ -219,6 +219,18 @@ def test_other_ends(monkeypatch: pytest.MonkeyPatch, error: BaseException, code:
     monkeypatch.setattr("netdoctor.engine.registry.load", end)
     monkeypatch.setattr(cli, "_drop_stdout", lambda: None)
     assert cli.run(["checks", "list"]) == code
+
+
+def test_an_interrupt_while_a_class_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Field:
+        def __set_name__(self, owner: type, name: str) -> None:
+            raise KeyboardInterrupt
+
+    def make(*args: object, **kwargs: object) -> None:
+        type("Facts", (), {"missing": Field()})
+
+    monkeypatch.setattr("netdoctor.engine.registry.load", make)
+    assert cli.run(["checks", "list"]) == 130
 
 
 @pytest.mark.parametrize("where", [">&-", ">/dev/full"])

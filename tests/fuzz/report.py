@@ -410,11 +410,18 @@ def drains(text: str) -> None:
         assert one.startswith("# ") or re.fullmatch(rf"{slurm}|{cordon}", one), one
 
 
+def npd(text: str) -> None:
+    assert text.isascii()
+    assert len(text) <= 80
+    assert text.endswith("\n")
+    assert text.count("\n") == 1
+
+
 LOOKS: dict[str, Callable[[str], object]] = {
     "text": no_command_in_the_log, "short": no_command_in_the_log, "markdown": markdown, "junit": junit,
     "prom": prom, "github": github, "json": lambda text: loads(text.encode()), "jsonl": jsonl,
     "html": Reader, "sarif": lambda text: strict.sarif(text.encode()), "nagios": strict.nagios,
-    "hosts": hosts, "slurm": drains, "kubectl": drains, "none": lambda text: None,
+    "hosts": hosts, "slurm": drains, "kubectl": drains, "npd": npd, "none": lambda text: None,
 }  # fmt: skip
 
 

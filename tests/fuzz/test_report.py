@@ -7,6 +7,10 @@ import pytest
 from tests.fuzz import report
 
 
+def test_each_format_is_looked_at() -> None:
+    assert report.LOOKS.keys() == report.FORMATS.keys()
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_hostile_report_does_nothing(seed: int) -> None:

@@ -72,6 +72,7 @@ def running(lab: Lab, python: str, script: Path, *words: str, per_node: int = PE
                     "MASTER_ADDR": lab.address(lab.nodes[0]),
                     "MASTER_PORT": port,
                     "GLOO_SOCKET_IFNAME": "eth0",
+                    "TMPDIR": script.parent,  # what ranks that are killed leave goes with it
                 }
                 words_ = [f"{name}={value}" for name, value in env.items()]
                 argv = ["env", *words_, python, str(script), *words]

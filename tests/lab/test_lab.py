@@ -971,6 +971,7 @@ def test_loopback_lab_of_an_ordinary_user(lab4: Lab) -> None:
 import subprocess
 from pathlib import Path
 from netdoctor.lab import LabError, up
+before = set(Path("/tmp").iterdir())
 try:
     up(2)
 except LabError as error:
@@ -980,7 +981,7 @@ for node in lab.nodes:
     print(subprocess.run(["ssh", "-F", lab.ssh_config, node, "id -un"], stdin=subprocess.DEVNULL,
         capture_output=True, text=True))
 lab.down()
-print(sorted(Path("/tmp").iterdir()))
+print(sorted(set(Path("/tmp").iterdir()) - before))
 """
     done = ssh(lab4, f"trainer@{NODE}", "cd /opt && python3 -", stdin=program)
     lines = done.stdout.splitlines()

@@ -16,7 +16,7 @@ from tests.conftest import Maker
 from tests.scan.faults import found
 from tests.scan.harness import changed, scan
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.rates]
 
 SERVER = "node4"
 NODES = [f"node{i}" for i in range(4)]
