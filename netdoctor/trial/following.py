@@ -18,7 +18,8 @@ RANKS_MAX = 100_000
 # gpu7:123:456 [0] NCCL INFO comm 0x5 rank 3 nranks 8 cudaDev 0 ... - Init COMPLETE
 _NCCL = re.compile(rb"NCCL INFO .*\brank (\d{1,6}) nranks (\d{1,6})\b.* Init COMPLETE")
 # NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>; NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:10.0.0.1<0>
-_NET = re.compile(rb"NCCL INFO NET/(IB|Socket|OFI|[\w-]{1,20}) : Using (.{1,400})")
+# NCCL 2.28 without a device: "NET/IB : Using [RO]; OOB eth0:10.0.0.1<0>".
+_NET = re.compile(rb"NCCL INFO NET/(IB|Socket|OFI|[\w-]{1,20}) : Using (?!(?:\[RO\])?;)(.{1,400})")
 # iteration 12, step=12, "global_step": 12, iter 12: the counters of training loops.
 _STEP = re.compile(
     rb"(?<![A-Za-z])(?:global[ _]?)?(?:step|iteration|iter)['\"]?\s{0,8}[:=#\[]?\s{0,12}(\d{1,9})(?![\w.])",

@@ -1,0 +1,58 @@
+"""Programs that really failed by their own fault: the program is named, and the cluster is not blamed for it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdoctor.explain.engine import explain_text
+from netdoctor.explain.model import Confidence, Explanation
+from tests.explain import programs
+
+RECORDED: list[dict[str, Any]] = [
+    json.loads(line)
+    for line in Path(__file__).with_name("programs.jsonl").read_text("utf-8").splitlines()
+]
+# What is of the program's node, files or environment, named by its own label.
+OWN = {
+    "program_failed", "software_missing", "file_damaged", "native_crash", "loss_not_finite", "gpu_oom_one_rank",
+}  # fmt: skip
+OTHER = {
+    "missing_file": {"shared_filesystem_missing"},  # nothing tells it from one that a mount would bring
+    "memory": {"host_oom_killed"},
+    "broken_pool": {"host_oom_killed"},  # the pool says that its process ended, and not why
+}
+UNNAMED = {"words_as_exit"}  # a sentence of the program's own, in no form that others share
+
+
+def first(explanation: Explanation) -> str:
+    return explanation.reasons[0].known.label if explanation.reasons else ""
+
+
+@pytest.fixture(scope="module")
+def explained() -> dict[str, Explanation]:
+    return {one["name"]: explain_text({"log": one["log"]}) for one in RECORDED}
+
+
+def test_each_program_is_recorded_and_failed() -> None:
+    assert [one["name"] for one in RECORDED] == [name for group in programs.GROUPS.values() for name in group]
+    assert len(RECORDED) >= 60
+    assert all(one["exit"] not in ("", "0") for one in RECORDED)
+
+
+def test_the_program_is_named_first(explained: dict[str, Explanation]) -> None:
+    wrong = {
+        name: first(found) for name, found in explained.items() if first(found) not in OTHER.get(name, OWN)
+    }
+    assert wrong == dict.fromkeys(UNNAMED, "")
+
+
+def test_the_cluster_is_not_blamed(explained: dict[str, Explanation]) -> None:
+    blamed = {
+        name: reason.known.label
+        for name, found in explained.items()
+        for reason in found.reasons
+        if reason.confidence is Confidence.CERTAIN and reason.known.label not in OTHER.get(name, OWN)
+    }
+    assert not blamed
