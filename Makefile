@@ -6,6 +6,7 @@
 # make mutants COUNT=40   small changes of the product, one at a time, that the quick tests should notice
 # make truth   verdicts held against torchrun jobs that really start, for NAMES or all of some 70 situations
 # make test    every test that this machine and user can run
+# make weekly   what `make test` leaves out, as it takes long beside a test that holds most of it
 # make onefile   dist/netdoctor: one executable file with its own Python
 # make lock    the newest releases of what netdoctor needs, for the image and the one file
 SHELL := /bin/bash
@@ -18,7 +19,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 LAB_PACKAGES := $(shell cat scripts/lab-packages.txt)
 export PYTHON
 
-.PHONY: demo quick test fuzz metamorphic worlds mutants truth lint docs bench onefile lock clean system
+.PHONY: demo quick test weekly fuzz metamorphic worlds mutants truth lint docs bench onefile lock clean system
 
 demo: $(VENV)/netdoctor
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo.sh
@@ -30,6 +31,10 @@ quick: $(VENV)/dev
 test: $(VENV)/dev
 	$(BIN)/pytest --all -m "not rates" -n $$((2 * $$(nproc))) --dist worksteal
 	$(BIN)/pytest -m rates
+
+weekly: $(VENV)/dev
+	$(BIN)/pytest --weekly -m "weekly and not rates" -n $$((2 * $$(nproc))) --dist worksteal
+	$(BIN)/pytest --weekly -m "weekly and rates"
 
 SECONDS := 600
 fuzz: $(VENV)/dev

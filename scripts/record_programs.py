@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Record what programs write that fail by their own fault: tests/explain/programs.jsonl.
+"""Record what programs write that fail by their own fault: tests/explain/programs/recorded.jsonl.
 
     python scripts/record_programs.py [GROUP...]
 
 Groups: plain, torch, two_ranks, ray, gpu. Run by the interpreters that NETDOCTOR_TEST_TORCH_PYTHON and
-NETDOCTOR_TEST_RAY_PYTHON name, else by this one; gpu wants a GPU, CuPy and Triton. Kept of each are its last 60 lines.
+NETDOCTOR_TEST_RAY_PYTHON name, else by this one; gpu wants a GPU, CuPy and Triton. The last 60 lines stay.
 """
 
 import json
@@ -17,10 +17,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.explain import programs  # noqa: E402
+from tests.explain.programs import failing  # noqa: E402
 
-FILE = ROOT / "tests/explain/programs.jsonl"
-PROGRAMS = ROOT / "tests/explain/programs.py"
+FILE = ROOT / "tests/explain/programs/recorded.jsonl"
+PROGRAMS = ROOT / "tests/explain/programs/failing.py"
 MOST_LINES = 60
 
 
@@ -52,14 +52,14 @@ def recorded(group: str, name: str) -> dict[str, str]:
 
 
 def main() -> None:
-    groups = sys.argv[1:] or [name for name in programs.GROUPS if name != "gpu"]
+    groups = sys.argv[1:] or [name for name in failing.GROUPS if name != "gpu"]
     lines = FILE.read_text("utf-8").splitlines() if FILE.exists() else []
     kept = {one["name"]: one for one in map(json.loads, lines)}
     for group in groups:
-        for name in programs.GROUPS[group]:
+        for name in failing.GROUPS[group]:
             kept[name] = recorded(group, name)
             print(name, flush=True)
-    order = [name for group in programs.GROUPS.values() for name in group if name in kept]
+    order = [name for group in failing.GROUPS.values() for name in group if name in kept]
     FILE.write_text("".join(json.dumps(kept[name]) + "\n" for name in order), "utf-8")
 
 

@@ -15,7 +15,7 @@ from tests.scan.test_faults_hw import EITHER_LAYER, VARIANTS
 from tests.scan.test_faults_net import FABRIC, FIREWALL, NAMES, PACKETS
 
 pytestmark = pytest.mark.lab
-FAULTS = int(os.environ.get("NETDOCTOR_TEST_MCP_FAULTS", "10"))
+FAULTS = int(os.environ.get("NETDOCTOR_TEST_MCP_FAULTS", "5"))
 SEED = int(os.environ.get("NETDOCTOR_TEST_SEED", "30"))
 
 

@@ -108,7 +108,13 @@ def explained(lab: Lab, folder: Path, *options: str) -> tuple[int, dict[str, Any
     return done.returncode, json.loads(done.stdout), time.monotonic() - began
 
 
-@pytest.mark.parametrize("what", HANGS)
+@pytest.mark.parametrize(
+    "what",
+    [
+        pytest.param(one, marks=pytest.mark.weekly if one in ("sleep", "stopped", "lock", "dead") else ())
+        for one in HANGS
+    ],
+)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_the_rank_that_holds_others_up_is_named(
     lab4: Lab, folder: Path, torch: str, script: Path, stacks: bool, what: str, seed: int

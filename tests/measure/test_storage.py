@@ -83,6 +83,7 @@ def test_a_slow_way(mounted: Lab, tmp_path: Path) -> None:
     assert found(scanned)[key] == ("node2",)
 
 
+@pytest.mark.weekly
 def test_a_server_that_has_no_more_to_give(mounted: Lab, tmp_path: Path) -> None:
     """Its link carries what one node can send or read alone."""
     with changed(mounted, SERVER, shape(RATE), "tc qdisc del dev eth0 root"):

@@ -61,7 +61,9 @@ def make_tools(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("version", PYTHONS)
+@pytest.mark.parametrize(
+    "version", [PYTHONS[0], *(pytest.param(one, marks=pytest.mark.weekly) for one in PYTHONS[1:])]
+)
 def test_every_documented_way_installs_a_netdoctor_that_runs(
     version: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

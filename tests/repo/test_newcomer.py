@@ -63,7 +63,10 @@ def checkout(tmp_path: Path) -> Path:
 
 @pytest.mark.process
 @pytest.mark.skipif(shutil.which("git") is None, reason="no git on this machine")
-@pytest.mark.parametrize("what", SUITES)
+@pytest.mark.parametrize(
+    "what",
+    [pytest.param(one, marks=pytest.mark.weekly if one in ("format", "option") else ()) for one in SUITES],
+)
 def test_the_suite_of_a_patch_holds(what: str, checkout: Path) -> None:
     def run(*argv: str) -> None:
         environ = {**os.environ, "PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1"}

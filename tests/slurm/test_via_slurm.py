@@ -243,6 +243,7 @@ def test_a_node_whose_job_has_just_ended_is_said_to_be_free_soon(via: Slurm) -> 
     alone(via)
 
 
+@pytest.mark.weekly
 def test_a_heterogeneous_job_is_told_what_to_do_instead(via: Slurm) -> None:
     """Its line works: nodes of the lab have no folder in common, so each has its own of that name."""
     said = via.run("salloc", "-Q", "-N1", ":", "-N1", "sh", "-c", "netdoctor scan --via slurm; echo exit $?")

@@ -53,6 +53,7 @@ def torchrun(lab: Lab, folder: Path, train: Path, *words: str, seconds: int = 40
     return Tried(lab, folder, *options, "--", "torchrun", str(train), *words)
 
 
+@pytest.mark.weekly
 def test_torchrun_without_a_word_about_nodes(lab: Lab, folder: Path, train: Path) -> None:
     tried = torchrun(lab, folder, train, seconds=90).wait()
     assert (tried.code, tried.found["state"]) == (0, "started"), tried.text
@@ -61,6 +62,7 @@ def test_torchrun_without_a_word_about_nodes(lab: Lab, folder: Path, train: Path
     assert is_clean(lab, train)
 
 
+@pytest.mark.weekly
 def test_torchrun_whose_script_fails_on_one_rank(lab: Lab, folder: Path, train: Path) -> None:
     tried = torchrun(lab, folder, train, "shapes", seconds=90).wait()
     assert (tried.code, tried.found["state"]) == (1, "failed"), tried.text
@@ -70,6 +72,7 @@ def test_torchrun_whose_script_fails_on_one_rank(lab: Lab, folder: Path, train: 
     assert is_clean(lab, train)
 
 
+@pytest.mark.weekly
 def test_torchrun_whose_rank_is_killed(lab: Lab, folder: Path, train: Path) -> None:
     tried = torchrun(lab, folder, train, "killed", seconds=90).wait()
     assert (tried.code, tried.found["state"]) == (1, "failed"), tried.text
@@ -85,6 +88,7 @@ def test_torchrun_behind_a_firewall_names_the_node(lab: Lab, folder: Path, train
     assert is_clean(lab, train, 20)
 
 
+@pytest.mark.weekly
 def test_each_node_for_itself_is_not_started(lab: Lab, folder: Path, train: Path) -> None:
     python, _ = torch_python()
     options = ["--no-scan", "--python", python, "--for", "90"]
@@ -124,7 +128,7 @@ def test_accelerate(lab: Lab, folder: Path, train: Path) -> None:
     assert is_clean(lab, train)
 
 
-@pytest.mark.parametrize("way", ["pdsh", "no_ssh"])
+@pytest.mark.parametrize("way", [pytest.param("pdsh", marks=pytest.mark.weekly), "no_ssh"])
 def test_deepspeed(lab: Lab, folder: Path, train: Path, way: str) -> None:
     """Its own launcher: by pdsh from the first node, or started on each node."""
     place, program = launcher("NETDOCTOR_TEST_DEEPSPEED", "deepspeed", "deepspeed.launcher.runner")

@@ -63,6 +63,7 @@ class Soaked:
         return dict(json.loads((self.folder / "out").read_text()))
 
 
+@pytest.mark.weekly
 def test_heat_between_two_rounds_is_dated_and_named(hw_lab: Lab, folder: Path) -> None:
     soaked = Soaked(hw_lab, folder, "--for", "30s")
     soaked.until("round 1: ")

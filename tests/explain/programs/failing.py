@@ -1,6 +1,6 @@
 """Programs that fail by their own fault, one for each name; `scripts/record_programs.py` runs them.
 
-python programs.py NAME
+python failing.py NAME
 """
 
 import argparse
@@ -288,7 +288,7 @@ class Samples:
 
         if sys.argv[1] == "loader_raises" and number == 5:
             raise OSError(f"sample {number} is truncated")
-        return torch.zeros(number)
+        return torch.zeros(number if sys.argv[1] == "loader_collates" else 1)
 
 
 def load() -> None:

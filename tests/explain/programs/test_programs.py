@@ -1,4 +1,4 @@
-"""Programs that really failed by their own fault: the program is named, and the cluster is not blamed for it."""
+"""Programs that really failed by their own fault: the program is named, and the cluster is not blamed."""
 
 import json
 from pathlib import Path
@@ -8,15 +8,15 @@ import pytest
 
 from netdoctor.explain.engine import explain_text
 from netdoctor.explain.model import Confidence, Explanation
-from tests.explain import programs
+from tests.explain.programs import failing
 
 RECORDED: list[dict[str, Any]] = [
-    json.loads(line)
-    for line in Path(__file__).with_name("programs.jsonl").read_text("utf-8").splitlines()
+    json.loads(line) for line in Path(__file__).with_name("recorded.jsonl").read_text("utf-8").splitlines()
 ]
 # What is of the program's node, files or environment, named by its own label.
 OWN = {
-    "program_failed", "software_missing", "file_damaged", "native_crash", "loss_not_finite", "gpu_oom_one_rank",
+    "program_failed", "software_missing", "file_damaged", "native_crash", "loss_not_finite",
+    "gpu_oom_one_rank",
 }  # fmt: skip
 OTHER = {
     "missing_file": {"shared_filesystem_missing"},  # nothing tells it from one that a mount would bring
@@ -36,7 +36,7 @@ def explained() -> dict[str, Explanation]:
 
 
 def test_each_program_is_recorded_and_failed() -> None:
-    assert [one["name"] for one in RECORDED] == [name for group in programs.GROUPS.values() for name in group]
+    assert [one["name"] for one in RECORDED] == [name for group in failing.GROUPS.values() for name in group]
     assert len(RECORDED) >= 60
     assert all(one["exit"] not in ("", "0") for one in RECORDED)
 
