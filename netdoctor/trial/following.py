@@ -155,6 +155,7 @@ class Process:
     tail: list[str] = field(default_factory=list)
     echoes: bool = False  # it printed an error that only tells of another process
     raises: bool = False  # or one of its own
+    error: str = ""  # the last of these
     kills: bool = False  # its launcher says that a rank was killed
     left_out: int = 0  # bytes of its output that nobody has
     _partial: bytes = b""
@@ -260,6 +261,8 @@ class Follower:
         if _ERROR.search(line) and not _OF_LAUNCHER.search(line):
             echo = ECHOES.search(line.decode("utf-8", "replace")) is not None
             process.echoes, process.raises = process.echoes or echo, process.raises or not echo
+            if not echo:
+                process.error = clean(line, 400)
         process.kills = process.kills or _KILLED.search(line) is not None
         found = (self._step or _STEP).search(line)
         if found:

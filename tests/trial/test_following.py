@@ -24,6 +24,8 @@ def test_smaller_groups_do_not_take_the_numbers_of_ranks() -> None:
 
 def test_what_nccl_uses_is_kept_by_node() -> None:
     job = Follower(["a"], [1])
+    job.output("a", 0, b"gpu7:1:2 [0] NCCL INFO NET/IB : No device found.\n", 1.0)
+    job.output("a", 0, b"gpu7:1:2 [0] NCCL INFO NET/IB : Using [RO]; OOB eth0:10.0.0.1<0>\n", 1.0)
     job.output("a", 0, b"gpu7:1:2 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>\n", 1.0)
     assert job.networks == {"a": {"Socket [0]eth0:10.0.0.1<0>": 1}}
 

@@ -236,6 +236,13 @@ def test_the_few_that_are_elsewhere_come_first() -> None:
     )
 
 
+def test_what_torchrun_adds_to_an_error_is_not_shown() -> None:
+    job = follower()
+    said = "[rank1]: torch.AcceleratorError: CUDA error: device-side assert triggered"
+    end(job, "n0", 1, 4.0, said, "exitcode  : -6 (pid: 1683)", "error_file: <N/A>", "=" * 60)
+    assert judged(job).found[0] == f"n0: {said}"
+
+
 def test_the_rank_with_a_reason_of_its_own_is_blamed_not_the_first_echo() -> None:
     job = follower()
     end(job, "n0", 1, 5.0, "RuntimeError: Connection closed by peer [10.0.0.1]:1234")
