@@ -60,6 +60,7 @@ NOWHERE = {
     **dict.fromkeys(
         ("launch", "sharing", "storage", "reach", "mesh", "imports", "wanted", "baseline"), "asked for"
     ),
+    "bmc": "no file has what a management controller says",
     **dict.fromkeys(("ray", "ray_ports", "firewall"), "no Ray runs, and nothing is filtered"),
     **dict.fromkeys(
         ("gpu_bits", "gpu_work", "job_shells", "loss", "nccl_answer", "shell_env"),

@@ -212,6 +212,7 @@ NOT_HERE = {
     "paths": "worked out here from other facts",
     "collectives": "of a full scan: tests/checks/bw/test_collectives.py",
     "ladder": "of a full scan: tests/checks/bw/test_ladder.py",
+    "bmc": "of a full scan: tests/checks/host/test_bmc.py",
     "gpu_bits": "of a full scan: tests/checks/gpu/test_bits.py",
     "accelerators": "GPUs of AMD, which this cluster has not",
     "firewall": "looked at where something was filtered",

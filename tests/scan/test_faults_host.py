@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from netdoctor.lab import Lab
+from netdoctor.lab import node as nodes
 from tests.agent.harness import interpreters
+from tests.checks.host.test_bmc import OUTPUTS
 from tests.conftest import Maker
 from tests.scan.faults import LOGIN, Case, case, found, hold, put, together, write_job
 from tests.scan.harness import PART, apply_fix, changed, scan, verify
@@ -456,3 +458,34 @@ def test_faults_on_different_nodes_are_causes_of_their_own(
     assert scanned.code == 1
     assert found(scanned) == expected, scanned.summary()
     assert all(cause["fixes"] for cause in scanned.report["causes"])
+
+
+# --- the board's management controller: its device is a file, and ipmitool prints what a board once did ---
+
+
+IPMITOOL = "/usr/local/bin/ipmitool"
+SDR = {one["name"]: one["sdr"] for one in OUTPUTS["board"]}
+LOST = next(text for name, text in SDR.items() if "no mains" in name)
+WELL = next(text for name, text in SDR.items() if "bought with one supply" in name.lower())
+
+
+def controller(lab: Lab, node: str, sdr: str) -> None:
+    script = f"#!/bin/sh\n[ $1 = sel ] && exit\ncat <<'END'\n{sdr}END\n"
+    nodes.write(lab.state, node, {IPMITOOL: script.encode()}, 0o755)
+    lab.run(node, ["touch", "/dev/ipmi0"], check=True)
+
+
+@pytest.fixture
+def two_controllers(lab4: Lab) -> Iterator[Lab]:
+    controller(lab4, "node1", WELL)
+    controller(lab4, "node2", LOST)
+    yield lab4
+    for node in ("node1", "node2"):
+        lab4.run(node, ["rm", "-f", "/dev/ipmi0", IPMITOOL], check=True)
+
+
+def test_a_supply_without_mains_is_named(two_controllers: Lab, folder: Path) -> None:
+    found = scan(two_controllers, folder, "--profile", "full", "--only", "host.bmc")
+    assert found.keys == ["bmc-power"], found.summary()
+    assert found.cause("bmc-power")["nodes"] == "node2"
+    assert [found.cell("host.bmc", node) for node in ("node0", "node1", "node2")] == ["-", ".", "!"]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 GROUP_TIMEOUT_S = 10.0
 # Without persistence mode NVML wakes each GPU up, seconds apiece.
-LONGER = {"gpu": 20.0}
+LONGER = {"gpu": 20.0, "bmc": 40.0}
 MAX_GROUPS = 64
 # How long a group has the agent for itself. Most only compute, and threads that do so at once take a node a
 # fifth more than one after the other; behind one that waits, another thread goes on with the rest.

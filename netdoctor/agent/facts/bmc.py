@@ -1,0 +1,100 @@
+"""Group `bmc`: what the board's management controller says of fans, power supplies and parts.
+
+Asked is ipmitool, as root and where the kernel has found one. [ipmitool lib/ipmi_sdr.c, lib/ipmi_sel.c]
+"""
+
+import os
+import re
+import time
+
+from .. import runtime
+from ..system import files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Optional  # noqa: F401
+
+# [ipmitool src/plugins/open/open.c]
+DEVICES = ("/dev/ipmi0", "/dev/ipmi/0", "/dev/ipmidev/0")
+# A controller takes 10 to 50 ms for a sensor, and large boards have 300.
+SENSORS_S, EVENTS_S = 25.0, 10.0
+MAX_SENSORS, MAX_EVENTS, TEXT_MAX, DAYS_MAX = 64, 32, 120, 30
+# What most sensors say; of these only the number is kept.
+_PLAIN = re.compile(
+    r"-?[\d.]+ |no reading$|disabled$|(presence detected|fully redundant|drive present|device present|"
+    r"connected|ok|state deasserted|transition to ok|present|enabled)?$",
+    re.I,
+)
+_DATE = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4}|\d{2})$")
+
+
+def sensors(text: str) -> "tuple[int, list[dict[str, str]]]":
+    """Return (how many sensors answered, those that do not say what most say) of ``ipmitool sdr elist``."""
+    count = 0
+    found = []  # type: list[dict[str, str]]
+    for (
+        line
+    ) in text.splitlines():  # PS2 Status       | 63h | ok  | 10.2 | Presence detected, Failure detected
+        fields = [field.strip() for field in line.split("|", 4)]
+        if len(fields) != 5 or fields[2] == "ns":
+            continue
+        count += 1
+        if (fields[2] != "ok" or not _PLAIN.match(fields[4])) and len(found) < MAX_SENSORS:
+            name, _, status, entity, reading = (field[:TEXT_MAX] for field in fields)
+            found.append({"name": name, "status": status, "entity": entity, "reading": reading})
+    return count, found
+
+
+def events(text: str, now: float) -> "list[dict[str, Any]]":
+    """Return what ``ipmitool sel elist`` asserts and does not take back, of the last days. now: time.time().
+
+    The controller's clock counts: one that is wrong by years has no last days.
+    """
+    found = {}  # type: dict[tuple[str, str], dict[str, Any]]
+    for line in text.splitlines():  #   89 | 08/31/2016 | 06:20:30 | Processor #0xc9 | IERR | Asserted
+        fields = [field.strip()[:TEXT_MAX] for field in line.split("|")]
+        date = _DATE.match(fields[1]) if len(fields) >= 5 else None
+        if date is None:
+            continue
+        month, day, year = (int(part) for part in date.groups())
+        try:
+            at = time.mktime((year + 2000 if year < 100 else year, month, day, 12, 0, 0, 0, 0, -1))
+        except (OverflowError, ValueError):
+            continue
+        days = int(max(0.0, now - at) // 86400)
+        key = (fields[3], fields[4])
+        found.pop(key, None)
+        if fields[-1] != "Deasserted" and now - at > -2 * 86400 and days <= DAYS_MAX:
+            found[key] = {"sensor": fields[3], "event": fields[4], "age_days": days}
+    return list(found.values())[-MAX_EVENTS:]
+
+
+def _say(argv: "list[str]", seconds: float) -> str:
+    try:
+        done = runtime.run_tool(argv, seconds)
+    except OSError as e:
+        raise runtime.Unavailable(*runtime.explain(e))
+    words = " ".join(argv[1:])
+    text = " ".join((done.err + " " + done.out).split())[:200]
+    if done.code is None:
+        raise runtime.Unavailable("timed_out", "ipmitool %s did not end within %g s" % (words, seconds))
+    if done.code and not done.out.strip():
+        why = "no_permission" if "ermission denied" in text else "failed"
+        raise runtime.Unavailable(why, "ipmitool %s: %s" % (words, text or "ended with %d" % done.code))
+    return done.out
+
+
+def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
+    """Return facts.bmc.BmcFacts."""
+    if not any(os.path.exists(files.under(root, path)) for path in DEVICES):
+        raise runtime.Unavailable("not_applicable", "the kernel has found no management controller")
+    tool = runtime.find_tool("ipmitool", root=root)
+    if tool is None:
+        raise runtime.Unavailable("not_examined", "no ipmitool, which asks the management controller")
+    count, odd = sensors(_say([tool, "sdr", "elist"], SENSORS_S))
+    log = None  # type: Optional[list[dict[str, Any]]]
+    try:
+        log = events(_say([tool, "sel", "elist", "last", "100"], EVENTS_S), time.time())
+    except runtime.Unavailable:
+        pass
+    return {"sensors": count, "odd": odd, "events": log}
