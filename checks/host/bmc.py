@@ -49,6 +49,7 @@ def cause_of(sensor: BmcSensor) -> Cause | None:
 @check(
     profile="full",
     required=False,
+    root=True,
     source="https://www.intel.com/content/dam/www/public/us/en/documents/product-briefs/"
     "ipmi-second-gen-interface-spec-v2-rev1-1.pdf",
 )
