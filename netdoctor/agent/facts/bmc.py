@@ -4,7 +4,6 @@ Asked is ipmitool, as root and where the kernel has found one. [ipmitool lib/ipm
 """
 
 import os
-import re
 import time
 
 from .. import runtime
@@ -18,28 +17,29 @@ if TYPE_CHECKING:
 DEVICES = ("/dev/ipmi0", "/dev/ipmi/0", "/dev/ipmidev/0")
 # A controller takes 10 to 50 ms for a sensor, and large boards have 300.
 SENSORS_S, EVENTS_S = 25.0, 10.0
-MAX_SENSORS, MAX_EVENTS, TEXT_MAX, DAYS_MAX = 64, 32, 120, 30
+MAX_SENSORS, MAX_EVENTS, TEXT_MAX, DAYS_MAX = 128, 32, 120, 30
 # What most sensors say; of these only the number is kept.
-_PLAIN = re.compile(
-    r"-?[\d.]+ |no reading$|disabled$|(presence detected|fully redundant|drive present|device present|"
-    r"connected|ok|state deasserted|transition to ok|present|enabled)?$",
-    re.I,
+_PLAIN = (
+    r"(?i)-?[\d.]+ [^,]*$|no reading$|disabled$|(presence detected|fully redundant|drive present|"
+    r"device present|connected|ok|state deasserted|transition to ok|present|enabled)?$"
 )
-_DATE = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4}|\d{2})$")
+_DATE = r"(\d{1,2})/(\d{1,2})/(\d{4}|\d{2})$"
 
 
 def sensors(text: str) -> "tuple[int, list[dict[str, str]]]":
     """Return (how many sensors answered, those that do not say what most say) of ``ipmitool sdr elist``."""
+    import re
+
+    plain = re.compile(_PLAIN)
     count = 0
     found = []  # type: list[dict[str, str]]
-    for (
-        line
-    ) in text.splitlines():  # PS2 Status       | 63h | ok  | 10.2 | Presence detected, Failure detected
+    # PS2 Status       | 63h | ok  | 10.2 | Presence detected, Failure detected
+    for line in text.splitlines():
         fields = [field.strip() for field in line.split("|", 4)]
         if len(fields) != 5 or fields[2] == "ns":
             continue
         count += 1
-        if (fields[2] != "ok" or not _PLAIN.match(fields[4])) and len(found) < MAX_SENSORS:
+        if (fields[2] != "ok" or not plain.match(fields[4])) and len(found) < MAX_SENSORS:
             name, _, status, entity, reading = (field[:TEXT_MAX] for field in fields)
             found.append({"name": name, "status": status, "entity": entity, "reading": reading})
     return count, found
@@ -50,10 +50,13 @@ def events(text: str, now: float) -> "list[dict[str, Any]]":
 
     The controller's clock counts: one that is wrong by years has no last days.
     """
+    import re
+
+    dates = re.compile(_DATE)
     found = {}  # type: dict[tuple[str, str], dict[str, Any]]
     for line in text.splitlines():  #   89 | 08/31/2016 | 06:20:30 | Processor #0xc9 | IERR | Asserted
         fields = [field.strip()[:TEXT_MAX] for field in line.split("|")]
-        date = _DATE.match(fields[1]) if len(fields) >= 5 else None
+        date = dates.match(fields[1]) if len(fields) >= 5 else None
         if date is None:
             continue
         month, day, year = (int(part) for part in date.groups())
