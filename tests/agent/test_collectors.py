@@ -1,7 +1,9 @@
 """Every group, decoded into its fact type: live under every interpreter, and from recorded trees."""
 
+import importlib
 import json
 import os
+import pkgutil
 import platform
 import random
 import socket
@@ -16,6 +18,7 @@ import msgspec
 import pytest
 from packaging.utils import canonicalize_name
 
+from netdoctor import facts
 from netdoctor.agent import runtime
 from netdoctor.agent.facts import counters as facts_counters
 from netdoctor.agent.facts import env as facts_env
@@ -1598,6 +1601,8 @@ def test_what_the_agent_cannot_do_is_not_collected(op: str, args: dict[str, Any]
 
 
 def test_every_fact_of_the_agent_has_its_collector() -> None:
+    for module in pkgutil.iter_modules(facts.__path__, facts.__name__ + "."):
+        importlib.import_module(module.name)
     asked = {info.group for info in FACT_TYPES.values() if info.origin == "agent" and info.collector is None}
     by_experiments = {"routes", "firewall"}
     assert asked | by_experiments == {n[6:] for n in bundle.modules() if n.startswith("facts.")}
