@@ -5,14 +5,15 @@ from collections.abc import Iterator
 
 from netdoctor.check import check
 from netdoctor.facts.bmc import BmcFacts, BmcSensor
-from netdoctor.model import HERE, Action, Cause, Finding, look, ok, seen
+from netdoctor.model import HERE, Action, Cause, Finding, look, ok, seen, unknown
 
 COOLING = Cause(
     "bmc-cooling", "{nodes} {has} a fan or a temperature that its board calls critical", action=Action.REPLACE
 )
-POWER = Cause("bmc-power", "{nodes} {has} a power supply that failed or has no spare", action=Action.REPLACE)
+POWER = Cause("bmc-power", "{nodes} {has} a power supply that failed or has no spare", action=Action.DRAIN)
 PARTS = Cause("bmc-part", "{nodes} {has} a part that its board reports as faulty", action=Action.REPLACE)
 
+# A node that waits for a part is taken out of use, as those of StepFun's trace were: DRAIN, REPLACE.
 # Thresholds of the board's maker are crossed; non-critical ones (lnc, unc, nc) are not reported.
 # [ipmitool lib/ipmi_sdr.c ipmi_sdr_get_thresh_status]
 CRITICAL = {"lcr", "lnr", "ucr", "unr", "cr", "nr"}
@@ -20,8 +21,8 @@ CRITICAL = {"lcr", "lnr", "ucr", "unr", "cr", "nr"}
 FANS, SUPPLIES = {"29", "30", "55"}, {"10", "19", "20", "21"}
 # [ipmitool include/ipmitool/ipmi_sel.h]
 _FAILED = re.compile(
-    r"Failure detected|Predictive failure(?! Deasserted)|AC lost|Config Error|Redundancy (?:Lost|Degraded)"
-    r"|Insufficient Resources",
+    r"Failure detected|Predictive failure(?! Deasserted)|AC lost|AC out-of-range|Config Error"
+    r"|Redundancy (?:Lost|Degraded)|Insufficient Resources",
     re.I,
 )
 _BROKEN = re.compile(
@@ -58,8 +59,9 @@ def host_bmc(bmc: BmcFacts) -> Iterator[Finding]:
 
     Looks at:
         `ipmitool sdr elist`: thresholds that the board's maker calls critical, states of power supplies and
-        redundancy; and, of the event log, uncorrected memory, processor and bus errors of the last 30 days
-        that did not clear. As root, where the kernel has found a controller and ipmitool is installed.
+        redundancy; and, among the last 100 entries of the event log, uncorrected memory, processor and bus
+        errors of the last 30 days that did not clear. As root, where the kernel has found a controller and
+        ipmitool is installed.
 
     Matters because:
         A fan or a power supply without a spare does not end a job. The next one that fails does, or the GPUs
@@ -68,20 +70,18 @@ def host_bmc(bmc: BmcFacts) -> Iterator[Finding]:
     Fix:
         Have the part replaced; look at cables and mains first.
     """
-    all_ = look(
-        "see what the controller says", "ipmitool sdr elist", "ipmitool sel elist last 100", root=True
-    )
+    see = look("see what the controller says", "ipmitool sdr elist", "ipmitool sel elist last 100", root=True)
     found = False
-    for sensor in bmc.odd:
+    for sensor in bmc.unusual:
         if cause := cause_of(sensor):
             found = True
-            line = f"{sensor.name} {sensor.reading} ({sensor.status})"
+            line = f"{sensor.name} | {sensor.status} | {sensor.entity} | {sensor.reading}"
             yield cause.warn(
-                f"the management controller reports: {sensor.name}: {sensor.reading}",
-                observed=line,
+                f"{sensor.name}: {sensor.reading}",
+                observed=f"{sensor.name}: {sensor.reading}",
                 expected="within the maker's critical thresholds, all supplies and fans redundant",
                 seen=seen("ipmitool sdr elist", line, "command"),
-                fixes=all_,
+                fixes=see,
             )
     for event in bmc.events or ():
         if _BROKEN.search(event.event):
@@ -92,8 +92,9 @@ def host_bmc(bmc: BmcFacts) -> Iterator[Finding]:
                 observed=f"{event.sensor}: {event.event}",
                 expected="no such event in 30 days",
                 seen=seen("ipmitool sel elist", f"{event.sensor} | {event.event} | Asserted", "command"),
-                fixes=all_,
+                fixes=see,
             )
-    if not found:
-        more = "" if bmc.events is not None else "; its event log could not be read"
-        yield ok(HERE, f"{bmc.sensors} sensors answered, none is critical{more}")
+    if bmc.unread:
+        yield unknown(HERE, f"not all that the management controller knows could be read: {bmc.unread}")
+    elif not found:
+        yield ok(HERE, f"{bmc.sensors} sensors answered, none is critical")

@@ -18,7 +18,7 @@ class BmcSensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BmcEvent:
-    """What the event log asserts and did not take back, by the controller's clock."""
+    """An entry of the event log that was asserted and did not clear, by the controller's clock."""
 
     sensor: str
     event: str
@@ -28,14 +28,17 @@ class BmcEvent:
 @fact("bmc", absent=True)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BmcFacts:
-    """Sensors that answered, those among them that do not say what most say, and events of 30 days.
+    """Sensors and events of the management controller, by ipmitool.
 
-    events: None where the log could not be read.
+    sensors: how many answered; unusual: those that are past a threshold, or say more than that a part is
+    there; events: of the last 100 those of 30 days, None where the log could not be read; unread: what could
+    not be read and why, "" for nothing.
     """
 
     sensors: int
-    odd: tuple[BmcSensor, ...] = ()
+    unusual: tuple[BmcSensor, ...] = ()
     events: tuple[BmcEvent, ...] | None = None
+    unread: str = ""
 
     def missing_field(self) -> str:
         return "" if self.sensors else "sensors"

@@ -2,9 +2,11 @@
 
 import json
 import resource
+import shlex
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +15,8 @@ import pytest
 from netdoctor.lab import Lab
 from netdoctor.lab import node as nodes
 from tests.agent.harness import interpreters
-from tests.checks.host.test_bmc import OUTPUTS
+from tests.checks.host import controller
+from tests.checks.host.controller import Controller
 from tests.conftest import Maker
 from tests.scan.faults import LOGIN, Case, case, found, hold, put, together, write_job
 from tests.scan.harness import PART, apply_fix, changed, scan, verify
@@ -460,32 +463,47 @@ def test_faults_on_different_nodes_are_causes_of_their_own(
     assert all(cause["fixes"] for cause in scanned.report["causes"])
 
 
-# --- the board's management controller: its device is a file, and ipmitool prints what a board once did ---
+# --- the board's management controller, which ipmi_sim plays on the node: ipmitool asks it over loopback ---
+
+PORT = 10623
 
 
-IPMITOOL = "/usr/local/bin/ipmitool"
-SDR = {one["name"]: one["sdr"] for one in OUTPUTS["board"]}
-LOST = next(text for name, text in SDR.items() if "no mains" in name)
-WELL = next(text for name, text in SDR.items() if "bought with one supply" in name.lower())
-
-
-def controller(lab: Lab, node: str, sdr: str) -> None:
-    script = f"#!/bin/sh\n[ $1 = sel ] && exit\ncat <<'END'\n{sdr}END\n"
-    nodes.write(lab.state, node, {IPMITOOL: script.encode()}, 0o755)
-    lab.run(node, ["touch", "/dev/ipmi0"], check=True)
+def put_controller(lab: Lab, node: str, supply: set[int], folder: Path) -> None:
+    """On a node whose second power supply asserts these states. Its device is a file that nothing reads."""
+    one = Controller()
+    one.fan("FAN1", 120, (1, 2, 3), (250, 240, 230))
+    one.states("PS1 Status", controller.SUPPLY, controller.SPECIFIC, 10, {0})
+    one.states("PS2 Status", controller.SUPPLY, controller.SPECIFIC, 10, supply)
+    place = Path("/run/ipmi")
+    argv = [word.replace(str(folder), str(place)) for word in one.write(folder, PORT)]
+    files = {f"{place}/{name}": (folder / name).read_bytes() for name in ("emu", "lan")}
+    nodes.write(lab.state, node, files, 0o644)
+    ask = f'#!/bin/sh\nexec {shutil.which("ipmitool")} {shlex.join(controller.argv(PORT)[1:])} "$@"\n'
+    nodes.write(lab.state, node, {"/usr/sbin/ipmitool": ask.encode()}, 0o755)
+    start = f"touch /dev/ipmi0; setsid {shlex.join(argv)} >/dev/null 2>&1 </dev/null & echo $! >{place}/pid"
+    lab.run(node, ["sh", "-c", start], check=True)
+    until = time.monotonic() + 20
+    while lab.run(node, ["ipmitool", "mc", "info"], capture_output=True).returncode:
+        assert time.monotonic() < until, node
 
 
 @pytest.fixture
-def two_controllers(lab4: Lab) -> Iterator[Lab]:
-    controller(lab4, "node1", WELL)
-    controller(lab4, "node2", LOST)
-    yield lab4
-    for node in ("node1", "node2"):
-        lab4.run(node, ["rm", "-f", "/dev/ipmi0", IPMITOOL], check=True)
+def two_controllers(lab4: Lab, tmp_path: Path) -> Iterator[Lab]:
+    if why := controller.missing():
+        pytest.skip(f"no {why} (openipmi, ipmitool)")
+    try:
+        for node, supply in (("node1", {0}), ("node2", {0, 3})):
+            put_controller(lab4, node, supply, tmp_path)
+        yield lab4
+    finally:
+        for node in ("node1", "node2"):
+            end = "kill $(cat /run/ipmi/pid); rm -rf /run/ipmi /dev/ipmi0 /usr/sbin/ipmitool"
+            lab4.run(node, ["sh", "-c", end], check=True)
 
 
 def test_a_supply_without_mains_is_named(two_controllers: Lab, folder: Path) -> None:
-    found = scan(two_controllers, folder, "--profile", "full", "--only", "host.bmc")
-    assert found.keys == ["bmc-power"], found.summary()
-    assert found.cause("bmc-power")["nodes"] == "node2"
-    assert [found.cell("host.bmc", node) for node in ("node0", "node1", "node2")] == ["-", ".", "!"]
+    scanned = scan(two_controllers, folder, "--profile", "full", "--only", "host.bmc")
+    assert scanned.keys == ["bmc-power"], scanned.summary()
+    assert scanned.cause("bmc-power")["nodes"] == "node2"
+    assert "PS2 Status: Presence detected, Power Supply AC lost" in " ".join(scanned.text.split())
+    assert [scanned.cell("host.bmc", node) for node in ("node0", "node1", "node2")] == ["-", ".", "!"]

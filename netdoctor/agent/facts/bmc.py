@@ -1,6 +1,6 @@
 """Group `bmc`: what the board's management controller says of fans, power supplies and parts.
 
-Asked is ipmitool, as root and where the kernel has found one. [ipmitool lib/ipmi_sdr.c, lib/ipmi_sel.c]
+ipmitool asks it, as root, through the kernel's device. [ipmitool lib/ipmi_sdr.c, lib/ipmi_sel.c]
 """
 
 import os
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 # [ipmitool src/plugins/open/open.c]
 DEVICES = ("/dev/ipmi0", "/dev/ipmi/0", "/dev/ipmidev/0")
-# A controller takes 10 to 50 ms for a sensor, and large boards have 300.
+# Chosen by us: a slow controller may answer so long, and a report keeps so much of a node.
 SENSORS_S, EVENTS_S = 25.0, 10.0
 MAX_SENSORS, MAX_EVENTS, TEXT_MAX, DAYS_MAX = 128, 32, 120, 30
-# What most sensors say; of these only the number is kept.
+# A number with its unit, or what a part that is well says: such lines are counted and not kept.
 _PLAIN = (
     r"(?i)-?[\d.]+ [^,]*$|no reading$|disabled$|(presence detected|fully redundant|drive present|"
     r"device present|connected|ok|state deasserted|transition to ok|present|enabled)?$"
@@ -27,7 +27,7 @@ _DATE = r"(\d{1,2})/(\d{1,2})/(\d{4}|\d{2})$"
 
 
 def sensors(text: str) -> "tuple[int, list[dict[str, str]]]":
-    """Return (how many sensors answered, those that do not say what most say) of ``ipmitool sdr elist``."""
+    """Return (how many sensors answered, those whose line is not _PLAIN) of ``ipmitool sdr elist``."""
     import re
 
     plain = re.compile(_PLAIN)
@@ -39,14 +39,14 @@ def sensors(text: str) -> "tuple[int, list[dict[str, str]]]":
         if len(fields) != 5 or fields[2] == "ns":
             continue
         count += 1
-        if (fields[2] != "ok" or not plain.match(fields[4])) and len(found) < MAX_SENSORS:
+        if fields[2] != "ok" or not plain.match(fields[4]):
             name, _, status, entity, reading = (field[:TEXT_MAX] for field in fields)
             found.append({"name": name, "status": status, "entity": entity, "reading": reading})
     return count, found
 
 
 def events(text: str, now: float) -> "list[dict[str, Any]]":
-    """Return what ``ipmitool sel elist`` asserts and does not take back, of the last days. now: time.time().
+    """Return the events of ``ipmitool sel elist`` that did not clear, of the last days. now: time.time().
 
     The controller's clock counts: one that is wrong by years has no last days.
     """
@@ -72,32 +72,46 @@ def events(text: str, now: float) -> "list[dict[str, Any]]":
     return list(found.values())[-MAX_EVENTS:]
 
 
-def _say(argv: "list[str]", seconds: float) -> str:
+def _output(argv: "list[str]", seconds: float) -> "tuple[str, str]":
+    """Return (what ipmitool prints, why it ended early or ""). Raises Unavailable where it prints nothing."""
+    words = "ipmitool " + " ".join(argv[1:])
     try:
         done = runtime.run_tool(argv, seconds)
     except OSError as e:
         raise runtime.Unavailable(*runtime.explain(e))
-    words = " ".join(argv[1:])
-    text = " ".join((done.err + " " + done.out).split())[:200]
     if done.code is None:
-        raise runtime.Unavailable("timed_out", "ipmitool %s did not end within %g s" % (words, seconds))
-    if done.code and not done.out.strip():
-        why = "no_permission" if "ermission denied" in text else "failed"
-        raise runtime.Unavailable(why, "ipmitool %s: %s" % (words, text or "ended with %d" % done.code))
-    return done.out
+        raise runtime.Unavailable("timed_out", "%s did not end within %g s" % (words, seconds))
+    if done.code == 0:
+        return done.out, ""
+    text = "%s: %s" % (words, " ".join(done.err.split())[:200] or "ended with %d" % done.code)
+    if not done.out.strip():
+        raise runtime.Unavailable("failed", text)
+    return done.out, text
 
 
 def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     """Return facts.bmc.BmcFacts."""
-    if not any(os.path.exists(files.under(root, path)) for path in DEVICES):
+    devices = [path for path in DEVICES if os.path.exists(files.under(root, path))]
+    if not devices:
         raise runtime.Unavailable("not_applicable", "the kernel has found no management controller")
+    if not os.access(files.under(root, devices[0]), os.R_OK | os.W_OK):
+        raise runtime.Unavailable("no_permission", devices[0] + " can be used by root alone")
     tool = runtime.find_tool("ipmitool", root=root)
     if tool is None:
         raise runtime.Unavailable("not_examined", "no ipmitool, which asks the management controller")
-    count, odd = sensors(_say([tool, "sdr", "elist"], SENSORS_S))
+    text, unread = _output([tool, "sdr", "elist"], SENSORS_S)
+    count, unusual = sensors(text)
+    if len(unusual) > MAX_SENSORS:
+        unread = "%d of its lines are not kept" % (len(unusual) - MAX_SENSORS)
     log = None  # type: Optional[list[dict[str, Any]]]
     try:
-        log = events(_say([tool, "sel", "elist", "last", "100"], EVENTS_S), time.time())
-    except runtime.Unavailable:
-        pass
-    return {"sensors": count, "odd": odd, "events": log}
+        text, cut = _output([tool, "sel", "elist", "last", "100"], EVENTS_S)
+        log = events(text, time.time())
+    except runtime.Unavailable as e:
+        cut = str(e)
+    return {
+        "sensors": count,
+        "unusual": unusual[:MAX_SENSORS],
+        "events": log,
+        "unread": "; ".join(one for one in (unread, cut) if one),
+    }

@@ -2,7 +2,6 @@
 
 import calendar
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +25,9 @@ def keys(facts: BmcFacts) -> list[str]:
 
 @pytest.mark.parametrize("board", OUTPUTS["board"], ids=lambda one: one["name"])
 def test_sensors(board: dict[str, Any]) -> None:
-    count, odd = agent.sensors(board["sdr"])
+    count, unusual = agent.sensors(board["sdr"])
     assert count == board["sensors"]
-    facts = BmcFacts(sensors=count, odd=msgspec.convert(odd, type=tuple[BmcSensor, ...]))
+    facts = BmcFacts(sensors=count, unusual=msgspec.convert(unusual, type=tuple[BmcSensor, ...]))
     assert keys(facts) == board["causes"]
 
 
@@ -39,8 +38,8 @@ def day_after(text: str) -> float:
 
 @pytest.mark.parametrize("log", OUTPUTS["log"], ids=lambda one: one["name"])
 def test_events(log: dict[str, Any]) -> None:
-    told = agent.events(log["sel"], day_after(log["sel"]))
-    facts = BmcFacts(sensors=1, events=msgspec.convert(told, type=tuple[BmcEvent, ...]))
+    found = agent.events(log["sel"], day_after(log["sel"]))
+    facts = BmcFacts(sensors=1, events=msgspec.convert(found, type=tuple[BmcEvent, ...]))
     assert keys(facts) == log["causes"]
 
 
@@ -56,7 +55,7 @@ def test_an_event_that_is_old_or_was_taken_back_is_none() -> None:
     assert (
         agent.events(asserted.replace("08/31/2016", "Pre-Init").replace("06:20:30", "0000000004"), now) == []
     )
-    assert agent.events(asserted.replace("08/31", "13/32"), now) in ([], agent.events(asserted, now))
+    assert agent.events(asserted.replace("08/31/2016", "13/32/2016"), now) == []
 
 
 @pytest.mark.parametrize(
@@ -77,17 +76,9 @@ def test_what_a_sensor_means(sensor: tuple[str, str, str, str], key: str | None)
     assert (cause.key if cause else None) == key
 
 
-def test_a_log_that_nobody_read_is_said() -> None:
-    (found,) = host_bmc(BmcFacts(sensors=40))
-    assert (found.status, found.summary) == (
-        Status.PASS, "40 sensors answered, none is critical; its event log could not be read"
-    )  # fmt: skip
+def test_what_was_read_in_part_is_not_green() -> None:
+    (found,) = host_bmc(BmcFacts(sensors=40, unread="ipmitool sel elist last 100 did not end within 10 s"))
+    assert found.status is Status.UNKNOWN
+    assert "did not end within 10 s" in found.summary
     (found,) = host_bmc(BmcFacts(sensors=40, events=()))
-    assert found.summary == "40 sensors answered, none is critical"
-
-
-def test_names_of_the_maker_s_choosing_cost_no_time() -> None:
-    began = time.process_time()
-    agent.sensors("x | 1h | ok | 7.1 | " + "presence detected" * 100_000)
-    agent.events("|" * 1_000_000, 0.0)
-    assert time.process_time() - began < 5
+    assert (found.status, found.summary) == (Status.PASS, "40 sensors answered, none is critical")
