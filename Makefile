@@ -6,7 +6,7 @@
 # make mutants COUNT=40   small changes of the product, one at a time, that the quick tests should notice
 # make truth   verdicts held against torchrun jobs that really start, for NAMES or all of some 70 situations
 # make test    every test that this machine and user can run
-# make weekly   what `make test` leaves out, as it takes long beside a test that holds most of it
+# make weekly   the slow tests that `make test` leaves out, as others cover most of what they do
 # make onefile   dist/netdoctor: one executable file with its own Python
 # make lock    the newest releases of what netdoctor needs, for the image and the one file
 SHELL := /bin/bash

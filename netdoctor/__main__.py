@@ -35,7 +35,7 @@ def main() -> None:
     except KeyboardInterrupt:  # while it still imports, or already leaves
         sys.exit(130)
     except RuntimeError as error:
-        if not isinstance(error.__cause__, KeyboardInterrupt):  # told by a class in the making, see cli.run
+        if not isinstance(error.__cause__, KeyboardInterrupt):  # see cli.run
             raise
         sys.exit(130)
 

@@ -42,6 +42,7 @@ def recorded(group: str, name: str) -> dict[str, str]:
     ask += "".join(f"; import {one}; print('{one}', {one}.__version__)" for one in packages)
     made_by = subprocess.run([python, "-W", "ignore", "-c", ask], capture_output=True, text=True, check=True)  # noqa: S603
     log = done.stdout.replace(str(ROOT), "/job").replace(str(Path(python).parents[1]), "/opt/venv")
+    log = re.sub(r"/\S+/(?=lib/python3\.\d+/(?!site-packages))", "/usr/", log)
     log = re.sub(r"/tmp/[\w./-]+", "/tmp/x", log)  # noqa: S108  a text
     return {
         "name": name,

@@ -44,7 +44,7 @@ Maker = Callable[..., Lab]
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="every test, not the quick ones alone")
     parser.addoption(
-        "--weekly", action="store_true", help="also what takes long beside a test that holds most of it"
+        "--weekly", action="store_true", help="also the slow tests that others cover for the most part"
     )
     parser.addoption("--update-golden", action="store_true", help="write golden files anew")
 
@@ -68,7 +68,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if kind is not None and not _is_slow(item):
             item.add_marker(kind)
         if item.get_closest_marker("weekly") and not config.getoption("--weekly"):
-            item.add_marker(pytest.mark.skip(reason="takes long: runs with --weekly"))
+            item.add_marker(pytest.mark.skip(reason="slow: runs with --weekly"))
     if is_quick(config):
         config.hook.pytest_deselected(items=[item for item in items if _is_slow(item)])
         items[:] = [item for item in items if not _is_slow(item)]

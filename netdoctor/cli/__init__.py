@@ -148,7 +148,7 @@ def _run(argv: Sequence[str]) -> int:
         sys.stderr.write(f"netdoctor: standard output: {error.strerror or error}\n")
         return EXIT_BROKEN
     except Exception as error:
-        # A class in the making tells of Ctrl-C in words of its own. [cpython <3.12 Objects/typeobject.c
+        # Before 3.12 Python wraps a Ctrl-C that comes while a class is made. [cpython Objects/typeobject.c
         # type_new_set_names]
         return 130 if isinstance(error.__cause__, KeyboardInterrupt) else broken(error)
     finally:

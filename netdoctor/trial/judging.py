@@ -93,7 +93,7 @@ def _of_lost_nodes(job: Follower) -> Judgement:
 def _of_failed_processes(job: Follower) -> Judgement:
     first = first_to_end(job)
     bad = job.bad()
-    # Behind a rank's own error torchrun says more, of which nobody learns a thing.
+    # torchrun's summary follows a rank's own error and says less.
     found = [f"{first.node}: {line}" for line in ([first.error] if first.error else first.tail[-3:])]
     nodes = list(dict.fromkeys(one.node for one in bad if one.node != first.node))
     if nodes:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from netdoctor import cli
+from netdoctor import __main__, cli
 from netdoctor.cli.running import signals, signals_noted
 from tests.scan import harness
 
@@ -231,6 +231,13 @@ def test_an_interrupt_while_a_class_is_made(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr("netdoctor.engine.registry.load", make)
     assert cli.run(["checks", "list"]) == 130
+    # While it still imports nobody has called `run` yet.
+    monkeypatch.setattr(cli, "run", make)
+    monkeypatch.setattr(sys, "stderr", None)  # it would be wrapped, and closed with its wrapper
+    monkeypatch.setattr("gc.disable", lambda: None)
+    with pytest.raises(SystemExit) as end:
+        __main__.main()
+    assert end.value.code == 130
 
 
 @pytest.mark.parametrize("where", [">&-", ">/dev/full"])

@@ -102,7 +102,7 @@ MEASURE = """
 import json, random, torch
 torch.set_num_threads(1)
 draw, rows = random.Random(7), []
-for _ in range(30):
+for _ in range(60):
     heads = draw.choice([2, 4, 8]); hidden = heads * draw.choice([16, 32])
     layers, seq, micro = draw.randint(1, 4), draw.choice([32, 64, 128]), draw.randint(1, 4)
     layer = torch.nn.TransformerEncoderLayer(

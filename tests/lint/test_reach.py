@@ -31,7 +31,7 @@ CASES: dict[str, tuple[str, dict[str, str], list[tuple[str, int, str]]]] = {
     ),
     "started.sbatch": (ONE + "srun ./run.sh\n", {"run.sh": BASH + ALONE}, [("run.sh", 2, ENDPOINT)]),
     "by-ssh.sh": (
-        BASH + "for h in node0 node1; do ssh $h 'bash /work/run.sh'; done\n",
+        BASH + "for h in node0 node1; do ssh $h 'bash /srv/run.sh'; done\n",
         {"run.sh": BASH + ALONE},
         [("run.sh", 2, ENDPOINT)],
     ),

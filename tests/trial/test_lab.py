@@ -137,7 +137,7 @@ SITUATIONS = {
 }
 
 
-# Of these another situation or random run has most.
+# Other situations and the random runs cover most of these.
 WEEKLY = (
     "raise 2 joined",
     "raise 0 5",
