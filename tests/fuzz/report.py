@@ -278,10 +278,13 @@ class _Watch:
     @contextlib.contextmanager
     def over(self, folder: Path) -> Iterator[None]:
         self.folder, self.seen = str(folder), []
+        # Python writes the bytecode of a module that a command imports first; a report has no part in that.
+        keeps, sys.dont_write_bytecode = sys.dont_write_bytecode, True
         try:
             yield
         finally:
             self.folder = ""
+            sys.dont_write_bytecode = keeps
         assert not self.seen, f"done by a report: {self.seen[:5]}"
 
 
