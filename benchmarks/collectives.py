@@ -4,7 +4,8 @@
 
 The interpreter has to be visible on the nodes: outside /tmp, /run and home directories. Every node's link is
 shaped to one rate, so that the link and not this machine sets it. netdoctor and the loop take turns; the loop
-runs every collective at the largest size that netdoctor's scan ended with, and has a busbw of its own.
+runs every collective at the largest size that netdoctor's scan ended with, as often and as long as nccl-tests
+does (20 between two barriers, the slowest rank's time), and has a busbw of its own.
 Printed: each pair of figures, and the median of the ratios. Root is needed for the lab.
 """
 
@@ -48,28 +49,25 @@ for name, size in {sizes}.items():
         "send-recv": (ring, size),
     }}[name]
     once()
-    dist.barrier()
-    start, done = time.perf_counter(), 0
-    while True:
-        for _ in range({chunk}):
+    rounds = []
+    for _ in range({rounds}):
+        dist.barrier()
+        start = time.perf_counter()
+        for _ in range({iterations}):
             once()
-        done += {chunk}
-        stop = torch.tensor([1.0 if time.perf_counter() - start > {seconds} else 0.0])
-        dist.broadcast(stop, 0)
-        if stop.item():
-            break
-    took = torch.tensor([(time.perf_counter() - start) / done])
-    dist.all_reduce(took, op=dist.ReduceOp.MAX)
-    found[name] = sent / took.item() / 1e9
+        took = torch.tensor([(time.perf_counter() - start) / {iterations}])
+        dist.all_reduce(took, op=dist.ReduceOp.MAX)
+        rounds.append(took.item())
+    found[name] = sent / sorted(rounds)[len(rounds) // 2] / 1e9
 if me == 0:
     print(json.dumps(found))
 dist.destroy_process_group()
 """
 
 
-def by_hand(lab: Lab, python: str, sizes: dict[str, int], seconds: float) -> dict[str, float]:
+def by_hand(lab: Lab, python: str, sizes: dict[str, int]) -> dict[str, float]:
     """busbw in GB/s of each, by the loop, started over ssh on every node."""
-    program = LOOP.format(sizes=sizes, chunk=4, seconds=seconds)
+    program = LOOP.format(sizes=sizes, rounds=3, iterations=20)
     running = []
     for rank, node in enumerate(lab.nodes):
         settings = {
@@ -83,7 +81,7 @@ def by_hand(lab: Lab, python: str, sizes: dict[str, int], seconds: float) -> dic
         words = ["env", *(f"{k}={v}" for k, v in settings.items()), python, "-W", "ignore", "-c", program]
         argv = ["ssh", "-F", str(lab.ssh_config), node, shlex.join(words)]
         running.append(subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
-    outs = [process.communicate(timeout=300)[0] for process in running]
+    outs = [process.communicate(timeout=600)[0] for process in running]
     return {name: float(value) for name, value in json.loads(outs[0].splitlines()[-1]).items()}
 
 
@@ -125,7 +123,7 @@ def main() -> None:
             for turn in range(args.repeats):
                 ours = by_netdoctor(lab, args.python, args.budget)
                 sizes = {name: size for name, (size, _) in ours.items()}
-                theirs = by_hand(lab, args.python, sizes, args.budget / 10)
+                theirs = by_hand(lab, args.python, sizes)
                 for name, (size, value) in ours.items():
                     ratios.setdefault(name, []).append(value / theirs[name])
                     figures = f"netdoctor {value:.4f}  by hand {theirs[name]:.4f} GB/s"

@@ -494,7 +494,7 @@ class Rank:
         group = operation.group
         began = time.perf_counter()
         budget = float(step["budget_s"])
-        batches = int(step.get("batches", 5))
+        fewest, batches = int(step.get("batches", 3)), 5
         small = int(step.get("latency_bytes", 0)) // DTYPE_BYTES
         least = int(step.get("least", 1))
         rows = []
@@ -502,8 +502,8 @@ class Rank:
         rate = None  # seconds per value of the largest size so far
         for at, count in enumerate(counts):
             left = self.greatest(budget - (time.perf_counter() - began), group)
-            # Warm-up, verification and at least three batches.
-            needed = (2.5 + 3 * least) * (rate or 0.0) * count
+            # Warm-up, verification and the batches.
+            needed = (2.5 + fewest * least) * (rate or 0.0) * count
             if rows and count > small and (needed > left or left <= 0):
                 break
             row = dict(operation.wrong(count), size=count * DTYPE_BYTES)
@@ -516,7 +516,7 @@ class Rank:
             if count <= small:
                 share, most = min(share, budget * LATENCY_SHARE), 10 * most
             each = max(warm, 1e-6)
-            rounds = int(max(3, min(batches, share / each)))
+            rounds = int(max(fewest, min(batches, share / (least * each))))
             per = int(max(least, min(most, share / (rounds * each))))
             times = []
             for _ in range(rounds):
