@@ -310,7 +310,7 @@ def _curves(measures: tuple[MeasureRecord, ...]) -> dict[str, list[tuple[str, Me
         targets = {target for target, _, _ in items}
         plots[name] = [
             (
-                f"{_bytes(size)}{f'  {fmt.plain(target, 40)}' if len(targets) > 1 else ''}"
+                f"{_size(name, size)}{f'  {fmt.plain(target, 40)}' if len(targets) > 1 else ''}"
                 if sized and size is not None
                 else fmt.plain(target, 60),
                 measure,
@@ -318,6 +318,11 @@ def _curves(measures: tuple[MeasureRecord, ...]) -> dict[str, list[tuple[str, Me
             for target, size, measure in items
         ]
     return plots
+
+
+def _size(name: str, size: int) -> str:
+    """A size as people read it: of a ladder it is a number of nodes."""
+    return f"{size} nodes" if name.startswith("bw.ladder.") else _bytes(size)
 
 
 def _bytes(size: int) -> str:

@@ -127,6 +127,6 @@ def _line(one: LadderRun) -> str:
 def _measures(found: Climb, measured: Ladder) -> dict[str, Measure]:
     values = {"alone_ms": Measure(value=1e3 * measured.alone_s, unit="ms")}
     for one in found.rungs:
-        values[f"{len(one.nodes)}.rate"] = Measure(value=one.gbyte_s, unit="GB/s")
-        values[f"{len(one.nodes)}.step"] = Measure(value=1e3 * one.step_s, unit="ms")
+        values[f"rate.{len(one.nodes)}"] = Measure(value=one.gbyte_s, unit="GB/s")
+        values[f"step.{len(one.nodes)}"] = Measure(value=1e3 * one.step_s, unit="ms")
     return {f"bw.ladder.{name}": value for name, value in values.items()}

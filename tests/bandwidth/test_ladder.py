@@ -117,7 +117,7 @@ def test_a_healthy_cluster_is_silent(eight: Lab, folder: Path) -> None:
         found = run(eight, folder)
         assert (found.code, found.keys) == (0, []), found.summary()
         names = {m["name"] for m in found.report["measures"]}
-        assert {f"bw.ladder.{n}.{what}" for n in (2, 4, 8) for what in ("rate", "step")} <= names
+        assert {f"bw.ladder.{what}.{n}" for n in (2, 4, 8) for what in ("rate", "step")} <= names
 
 
 # In each run of the tests one of them.

@@ -1,12 +1,14 @@
-"""Rates of pairs as the text report draws them."""
+"""Rates of pairs, and a ladder, as reports draw them."""
 
 import dataclasses
+import re
 
 import pytest
 
-from netdoctor.report.formats.bandwidth import matrix
+from netdoctor.report.formats import html
+from netdoctor.report.formats.bandwidth import ladder, matrix
 from netdoctor.report.formats.text import render
-from netdoctor.report.model import PairRecord, Report
+from netdoctor.report.model import MeasureRecord, PairRecord, Report
 from tests.report.build import sample_report
 
 
@@ -95,3 +97,35 @@ def test_names_of_strangers_stay_on_their_line(width: int) -> None:
 def test_the_text_report_shows_them_in_a_full_run() -> None:
     shown = dataclasses.replace(report(full(3)), run=dataclasses.replace(report({}).run, profile="full"))
     assert "rows send to columns" in render(shown, width=80)
+
+
+def climbed(*rates: float) -> Report:
+    measures = [
+        MeasureRecord(name=f"bw.ladder.{name}.{2 << rung}", target="cluster", value=value, unit=unit)
+        for rung, rate in enumerate(rates)
+        for name, value, unit in (("rate", rate, "GB/s"), ("step", 50.0, "ms"))
+    ]
+    return dataclasses.replace(sample_report(), measures=tuple(measures[::-1]))
+
+
+def test_a_ladder_has_bars_where_there_is_room() -> None:
+    lines = ladder(climbed(12.0, 11.7, 5.85, 0.0), 120)
+    assert [len(line) - len(line.rstrip("#")) for line in lines] == [0, 40, 39, 20, 0]
+    assert [line.split()[2:6] for line in lines[1:]][:3] == [
+        ["12.0", "50.0", "ms", "#" * 40],
+        ["11.7", "98%", "50.0", "ms"],
+        ["5.85", "50%", "50.0", "ms"],
+    ]
+    assert not any("#" in line for line in ladder(climbed(12.0, 11.7), 40))
+    assert ladder(sample_report(), 80) == []
+
+
+@pytest.mark.parametrize(("slow", "colours"), [(True, ["rate", "rate f"]), (False, ["rate", "rate"])])
+def test_the_page_has_them_and_the_slow_one_in_its_colour(slow: bool, colours: list[str]) -> None:
+    report = climbed(12.0, 5.0)
+    cause = dataclasses.replace(report.causes[0], checks=("bw.ladder",))
+    report = dataclasses.replace(report, causes=(cause,) if slow else ())
+    shown = html.render(report)
+    section = shown[shown.index("Training on more and more nodes</h2>") :].partition("</section>")[0]
+    assert re.findall(r'class="(rate[ f]*)"', section) == colours
+    assert "2 nodes" in render(report, verbosity=1)

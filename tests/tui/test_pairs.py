@@ -115,6 +115,14 @@ def test_bars_of_latency_and_of_bandwidth() -> None:
     assert styles("bw.allreduce.busbw", "GB/s") == ["heat0", "heat4"]
 
 
+def test_rungs_of_a_ladder_are_numbers_of_nodes() -> None:
+    rungs = [
+        MeasureRecord(name=f"bw.ladder.rate.{n}", target="cluster", value=1.0, unit="GB/s") for n in (16, 2)
+    ]
+    report = dataclasses.replace(sample_report("ready"), measures=tuple(rungs))
+    assert [label for label, _ in pairs.curves(report)["bw.ladder.rate"]] == ["2 nodes", "16 nodes"]
+
+
 def of_32(bad: str, status: str = "fail", value: float | None = None) -> Report:
     names = [f"node{n}" for n in range(32)]
     pairs_ = tuple(

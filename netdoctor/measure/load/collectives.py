@@ -18,8 +18,8 @@ LATENCY_SIZES = (8, 512, 4 * KIB, 64 * KIB)
 LARGEST = GIB
 # As long as one size of an all-reduce in a full run (measure/collective.py).
 EACH_S = 3.0
-# Operations of a batch, and batches, at least: in a batch of few the filling of a broadcast's tree counts, and
-# a shaper's burst. With 12 it is within 3 % of 20, which nccl-tests takes (benchmarks/collectives.py).
+# Operations of a batch, and batches, at least: in a batch of few the filling of a broadcast's tree counts,
+# and a shaper's burst. 12 are within 3 % of 20, which nccl-tests takes (benchmarks/collectives.py).
 LEAST, BATCHES = 12, 2
 
 

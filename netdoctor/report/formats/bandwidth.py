@@ -1,7 +1,8 @@
-"""Bandwidth in the text report: the all-reduce by size, rates of pairs as rows and columns."""
+"""Bandwidth in the text report: the all-reduce by size, a ladder with bars, pairs as rows and columns."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from netdoctor.report import fmt, summary
 from netdoctor.report.kept import pairs_of
@@ -11,6 +12,8 @@ from netdoctor.report.model import PairRecord, Report
 MARKS = {status: letter for letter, status in summary.LETTERS.items() if status != "pass"}
 
 _NAME = re.compile(r"bw\.allreduce\.(busbw|algbw|time)\.(\d+)")
+_RUNG = re.compile(r"bw\.ladder\.(rate|step)\.(\d{1,7})")
+BAR = 40
 
 
 def rows(report: Report) -> list[tuple[int, dict[str, tuple[float, float | None]]]]:
@@ -37,6 +40,56 @@ def table(report: Report) -> list[str]:
     head = ("all-reduce", "time", "algbw GB/s", "busbw GB/s", "spread")
     widths = [max(len(row[i]) for row in [head, *lines]) for i in range(len(head))]
     return ["  " + "   ".join(_cells(row, widths)).rstrip() for row in [head, *lines]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rung:
+    """A training on some nodes: rate as of facts.bandwidth.LadderRun, and its shares of the rung below, None
+    for the first, and of the best rung."""
+
+    nodes: int
+    rate: float
+    step_ms: float | None
+    of_below: float | None
+    of_best: float
+
+
+def rungs(report: Report) -> list[Rung]:
+    """Of bw.ladder, the smallest first; at most 32, and none without a rate."""
+    found: dict[str, dict[int, float]] = {"rate": {}, "step": {}}
+    for measure in report.measures:
+        match = _RUNG.fullmatch(measure.name)
+        if match is not None:
+            found[match[1]][int(match[2])] = max(measure.value, 0.0)
+    rates = sorted(found["rate"].items())[:32]
+    best = max((rate for _, rate in rates), default=0.0)
+    return [
+        Rung(
+            nodes=nodes,
+            rate=rate,
+            step_ms=found["step"].get(nodes),
+            of_below=rate / rates[n - 1][1] if n and rates[n - 1][1] else None,
+            of_best=rate / best if best else 0.0,
+        )
+        for n, (nodes, rate) in enumerate(rates)
+    ]
+
+
+def ladder(report: Report, width: int) -> list[str]:
+    """Rungs of bw.ladder with bars where there is room for them; empty when none was measured."""
+    rows = [("training", "GB/s", "of below", "a step")]
+    shown = rungs(report)
+    for rung in shown:
+        below = f"{rung.of_below:.0%}" if rung.of_below is not None else ""
+        step = f"{_three(rung.step_ms)} ms" if rung.step_ms is not None else ""
+        rows.append((f"{rung.nodes} nodes", _three(rung.rate), below, step))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    room = min(BAR, width - sum(widths) - 3 * len(widths) - 2)
+    bars = ["", *("#" * round(room * rung.of_best) if room >= 8 else "" for rung in shown)]
+    lines = [
+        f"  {'   '.join(_cells(row, widths))}   {bar}".rstrip() for row, bar in zip(rows, bars, strict=True)
+    ]
+    return lines if shown else []
 
 
 def matrix(report: Report, check: str, width: int) -> list[str]:

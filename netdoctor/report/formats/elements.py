@@ -9,6 +9,7 @@ from netdoctor.report import commands, summary
 # Of cells and badges, by the letter of a status.
 CLASSES = {".": "p", "!": "w", "X": "f", "b": "b", "-": "s", "?": "u"}
 
+_BAR_WIDTH, _BAR_HEIGHT = 240, 14
 _QUOTED = re.compile(r"(``|`)([^`]+)\1")
 
 
@@ -51,6 +52,15 @@ def badge(parent: ET.Element, status: str) -> None:
     """The word of a status, in its colour."""
     letter = next((letter for letter, known in summary.LETTERS.items() if known == status), "?")
     add(parent, "span", summary.word(status), class_=f"badge {CLASSES[letter]}")
+
+
+def bar(parent: ET.Element, share: float, label: str, *, bad: bool = False) -> None:
+    """A bar of 0 to 1 of its room. label: what is read aloud in its place."""
+    size = f"0 0 {_BAR_WIDTH} {_BAR_HEIGHT}"
+    box = add(parent, "svg", class_="bar", viewBox=size, role="img", aria_label=label)
+    wide = str(round(_BAR_WIDTH * share, 1))
+    kind = "rate f" if bad else "rate"
+    add(box, "rect", x="0", y="0", width=wide, height=str(_BAR_HEIGHT), class_=kind)
 
 
 def command(parent: ET.Element, shell: str) -> None:

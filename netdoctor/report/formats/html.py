@@ -58,6 +58,7 @@ def render(report: Report) -> str:
         ("matrix", "Matrix", _matrix),
         ("pairs", "Pairs", plots.pairs),
         ("bandwidth", "All-reduce by size", plots.sizes),
+        ("ladder", "Training on more and more nodes", plots.ladder),
         ("nodes", "Nodes", _nodes),
         ("gaps", "Not tested", _gaps),
         ("notes", "Notes", _notes),

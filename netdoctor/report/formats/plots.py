@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 from netdoctor.report import fmt, summary
 from netdoctor.report.formats import bandwidth
-from netdoctor.report.formats.elements import add, hidden, table
+from netdoctor.report.formats.elements import add, bar, hidden, table
 from netdoctor.report.kept import pair_checks, pairs_of
 from netdoctor.report.model import PairRecord, Report
 from netdoctor.report.results import Index
@@ -153,6 +153,25 @@ def sizes(section: ET.Element, report: Report, index: Index) -> None:
         add(line, "th", bandwidth.size_text(size), scope="row")
         for key in ("time", "algbw", "busbw"):
             add(line, "td", f"{row[key][0]:.3g}" if key in row else "", class_="number")
+
+
+def ladder(section: ET.Element, report: Report, index: Index) -> None:
+    """A training on two nodes, four, all: a bar each. A climb that found something slow ends with it."""
+    rungs = bandwidth.rungs(report)
+    if not rungs:
+        return
+    is_slow = any("bw.ladder" in cause.checks for cause in report.causes)
+    names = ("nodes", "GB/s", "of the rung below", "ms a step", "")
+    _, body = table(section, "The same training on more and more nodes", names)
+    for rung in rungs:
+        row = add(body, "tr")
+        add(row, "th", str(rung.nodes), scope="row")
+        below = f"{rung.of_below:.0%}" if rung.of_below is not None else ""
+        step = f"{rung.step_ms:.3g}" if rung.step_ms is not None else ""
+        for text in (f"{rung.rate:.3g}", below, step):
+            add(row, "td", text, class_="number")
+        bad = is_slow and rung is rungs[-1]
+        bar(add(row, "td"), rung.of_best, f"{rung.rate:.3g} GB/s", bad=bad)
 
 
 def _plot(section: ET.Element, series: dict[str, list[tuple[int, float]]]) -> None:

@@ -326,10 +326,11 @@ class _Page:
             yield from self.hanging(" " * indent, summary.counts_line(self.report), indent + 2)
 
     def bandwidth(self) -> Iterator[str]:
-        """Yield rates of pairs and sizes of an all-reduce where somebody wants them: a full run, or -v."""
+        """Yield pairs, sizes of an all-reduce and a ladder where somebody wants them: a full run, or -v."""
         if self.report.run.profile == "full" or self.verbosity > 0:
             blocks = [bandwidth.matrix(self.report, check, self.width) for check in ("bw.tcp", "bw.pair")]
-            blocks = [block for block in (*blocks, bandwidth.table(self.report)) if block]
+            blocks += [bandwidth.table(self.report), bandwidth.ladder(self.report, self.width)]
+            blocks = [block for block in blocks if block]
             for text in [line for block in blocks for line in ("", *block)][1:]:
                 yield self.line(text)
 

@@ -3,14 +3,13 @@
 from xml.etree import ElementTree as ET
 
 from netdoctor.report import fmt
-from netdoctor.report.formats.elements import add, table
+from netdoctor.report.formats.bandwidth import BAR
+from netdoctor.report.formats.elements import add, bar, table
 from netdoctor.report.model import Report, TrialLadder, TrialRecord, TrialRung
 from netdoctor.report.results import Index
 
 # Of a ladder and of other lists: seventeen rungs are 65,536 nodes, and a report may be a stranger's.
 RUNGS_MAX, LINES_MAX = 32, 5
-BAR = 40
-_BAR_WIDTH, _BAR_HEIGHT = 240, 14
 
 
 def word(trial: TrialRecord) -> str:
@@ -66,8 +65,8 @@ def ladder_lines(ladder: TrialLadder, width: int) -> list[str]:
     room = min(BAR, width - len(lines[0]) - 2)
     for rung, of_first, of_below, of_best in _shares(ladder):
         shares = [f"{share:.0%}" if share is not None else "" for share in (of_first, of_below)]
-        bar = "#" * round(room * of_best) if room >= 8 else ""
-        row = f"{rung.nodes:5} {rung.ranks:6} {_rate(rung):>9} {shares[0]:>7} {shares[1]:>9}  {bar}"
+        drawn = "#" * round(room * of_best) if room >= 8 else ""
+        row = f"{rung.nodes:5} {rung.ranks:6} {_rate(rung):>9} {shares[0]:>7} {shares[1]:>9}  {drawn}"
         lines.append(row.rstrip())
     return lines
 
@@ -96,8 +95,4 @@ def section(parent: ET.Element, report: Report, index: Index) -> None:
         cells += [f"{share:.0%}" if share is not None else "" for share in (of_first, of_below)]
         for text in cells:
             add(row, "td", text, class_="number")
-        size = f"0 0 {_BAR_WIDTH} {_BAR_HEIGHT}"
-        bar = add(add(row, "td"), "svg", class_="bar", viewBox=size, role="img", aria_label=_rate(rung))
-        wide = str(round(_BAR_WIDTH * of_best, 1))
-        slow = " f" if rung.nodes == trial.ladder.from_nodes else ""
-        add(bar, "rect", x="0", y="0", width=wide, height=str(_BAR_HEIGHT), class_=f"rate{slow}")
+        bar(add(row, "td"), of_best, _rate(rung), bad=rung.nodes == trial.ladder.from_nodes)

@@ -94,8 +94,8 @@ def test_a_healthy_cluster_is_silent(seed: int) -> None:
     assert (finding.status, finding.gap) == (Status.PASS, None)
     assert finding.measures is not None
     for size in sizes(model.count):
-        assert finding.measures[f"bw.ladder.{size}.rate"].value == pytest.approx(0.1, rel=0.3)
-        assert finding.measures[f"bw.ladder.{size}.step"].value > 0
+        assert finding.measures[f"bw.ladder.rate.{size}"].value == pytest.approx(0.1, rel=0.3)
+        assert finding.measures[f"bw.ladder.step.{size}"].value > 0
     assert len(model.runs) <= 2 + 2 * len(sizes(model.count))
 
 
