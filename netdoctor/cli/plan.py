@@ -109,7 +109,11 @@ def _add_sizes_and_output(parser: argparse.ArgumentParser) -> None:
         ("accum", "steps of accumulation"),
     ):
         sizes.add_argument(f"--{name}", type=count, metavar="N", help=text)
-    sizes.add_argument("--fit", metavar="params=N,…", help="memory of a rank against free GPU memory")
+    sizes.add_argument(
+        "--fit",
+        metavar="FILE,params=N,…",
+        help="memory of a rank, by a model's files, against free GPU memory",
+    )
     out = parser.add_argument_group("output")
     out.add_argument("--ranks", action="store_true", help="the table of ranks instead")
     out.add_argument(

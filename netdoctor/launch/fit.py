@@ -6,11 +6,13 @@ named below.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from netdoctor.errors import InputError
+from netdoctor.launch import model_files
+from netdoctor.text import clean
 
 GIB = 2**30
 SOURCES = ("https://arxiv.org/abs/1910.02054", "https://arxiv.org/abs/2205.05198")
@@ -30,8 +32,14 @@ FORMULA = (
     " 0.5 to 3 GiB for CUDA and NCCL, up to 10 % for fragments"
 )
 Range = tuple[float, float]
-_NUMBERS = ("params", "zero", "layers", "hidden", "heads", "seq", "micro", "vocab")
-_WORDS = {"dtype": tuple(WEIGHT), "optimizer": ("adam", "sgd"), "ckpt": ("none", "selective", "full")}
+_NUMBERS = ("params", "zero", "layers", "hidden", "heads", "seq", "micro", "vocab", "tp", "pp")
+_WORDS = {
+    "dtype": tuple(WEIGHT),
+    "optimizer": ("adam", "sgd"),
+    "ckpt": ("none", "selective", "full"),
+    "offload": ("none", "optimizer", "all"),
+    "attention": ("any", "fused"),
+}
 EXPECTED = (
     "write params=7e9,dtype=bf16,zero=3,layers=32,hidden=4096,heads=32,seq=4096,micro=1,vocab=32000,ckpt=none"
 )
@@ -52,6 +60,11 @@ class Job:
     micro: int = 1
     vocab: int | None = None
     ckpt: str = "none"
+    offload: str = "none"  # to the host: what DeepSpeed or FSDP move there
+    attention: str = "any"  # fused: FlashAttention or torch's SDPA, which keep no scores
+    tp: int | None = None
+    pp: int | None = None
+    read: str = ""  # what files said
 
     @property
     def is_complete(self) -> bool:
@@ -60,9 +73,39 @@ class Job:
 
 
 def job_of(text: str) -> Job:
-    """``params=7e9,dtype=bf16``. Raises InputError with what was expected."""
+    """``params=7e9,dtype=bf16``, and files of a model or launcher among them.
+
+    What is written out counts before what a file says. Raises InputError with what was expected.
+    """
+    given = [part.strip() for part in text.split(",")]
+    files = [part for part in given if part and "=" not in part]
+    from_files: dict[str, tuple[str, str]] = {}
+    for path in files:
+        for name, value in model_files.read(path).items():
+            other, known = from_files.setdefault(name, (path, value))
+            written = any(part.startswith(f"{name}=") for part in given)
+            if known != value and not written:
+                what = f"{other} says {name}={known}, {path} {name}={value}"
+                raise InputError(f"--fit: {clean(what, 300)}; write the one that counts")
+    found = _of_pairs([part for part in given if part not in files])
+    others = {name: value for name, (_, value) in from_files.items() if name not in found}
+    also = others.pop("also", "")
+    if also and "zero" not in others and "zero" not in found:
+        raise InputError(f"--fit: {files[0]} names {clean(also, 200)!r}; give that file, too")
+    if others.get("zero") == model_files.HYBRID:
+        raise InputError(
+            "--fit: HYBRID_SHARD shards inside a node; write zero=3, and the node's GPUs as --dp"
+        )
+    found = _of_pairs([f"{name}={value}" for name, value in others.items()]) | found if others else found
+    if "params" not in found:
+        raise InputError(f"--fit: params is missing; {EXPECTED}")
+    values = ", ".join(f"{name}={value}" for name, value in others.items())
+    return Job(**found, read=f"{values} of {', '.join(files)}" if values else "")
+
+
+def _of_pairs(pairs: Sequence[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for pair in text.split(","):
+    for pair in pairs:
         name, _, value = pair.strip().partition("=")
         if name in found:
             raise InputError(f"--fit: {name} is given twice")
@@ -80,9 +123,7 @@ def job_of(text: str) -> Job:
             found[name] = int(number)
         else:
             raise InputError(f"--fit: {name!r} is not known; {EXPECTED}")
-    if "params" not in found:
-        raise InputError(f"--fit: params is missing; {EXPECTED}")
-    return Job(**found)
+    return found
 
 
 def states(job: Job, *, dp: int, shards: int) -> Range:
@@ -92,6 +133,10 @@ def states(job: Job, *, dp: int, shards: int) -> Range:
     grads = (4, 4) if full else (2, 4)
     moments = (8, 8) if job.optimizer == "adam" else (0, 4)
     master = 0 if full else 4
+    if job.offload != "none":  # ZeRO-Offload (https://arxiv.org/abs/2101.06840) moves gradients, too
+        moments, master, grads = (0, 0), 0, (0, grads[1])
+    if job.offload == "all":
+        low = 0
 
     def bytes_of(end: int) -> float:
         weights = (low, high)[end] / (dp if job.zero == 3 else 1)
@@ -107,7 +152,7 @@ def activations(job: Job, *, tp: int, pp: int) -> Range:
         return 0.0, 0.0
     scale = 2 if job.dtype == "fp32" else 1
     sbh = job.seq * job.micro * job.hidden * scale
-    scores = 5 * job.heads * job.seq / job.hidden
+    scores = 5 * job.heads * job.seq / job.hidden if job.attention == "any" else 0
     # Low: fused attention, no dropout, ReLU, sequence parallel; high: the paper's, and a quarter for casts.
     layer_low, layer_high = 24 / tp, 1.25 * (10 + 24 / tp + (scores / tp if job.ckpt == "none" else 0))
     # The first stage of a pipeline holds pp micro batches of layers/pp layers.
@@ -143,6 +188,8 @@ def help_of(job: Job, *, dp: int, tp: int, pp: int) -> list[str]:
         found.append((f"zero={job.zero + 1}", replace(job, zero=job.zero + 1)))
     if job.micro > 1:
         found.append((f"micro={job.micro // 2}", replace(job, micro=job.micro // 2)))
+    if job.attention == "any" and job.layers:
+        found.append(("attention=fused", replace(job, attention="fused")))
     if job.ckpt != "full" and job.layers:
         found.append(("ckpt=full", replace(job, ckpt="full")))
     return [f"{name}: {gib(need(other, dp=dp, tp=tp, pp=pp))}" for name, other in found]
@@ -191,9 +238,10 @@ def _dtype(dtype: str, devices: Any) -> str:
     return "native" if known and all(known) else "unknown"
 
 
-def lines(fit: Mapping[str, Any], dtype: str) -> list[str]:
+def lines(fit: Mapping[str, Any], job: Job) -> list[str]:
     low, high = fit["need_bytes"]
-    found = [f"memory of a rank: {gib((low, high))}, an estimate: {FORMULA}; {', '.join(SOURCES)}"]
+    found = [f"read: {job.read}"] if job.read else []
+    found += [f"memory of a rank: {gib((low, high))}, an estimate: {FORMULA}; {', '.join(SOURCES)}"]
     if not fit["complete"]:
         found.append("not all was counted: give layers, hidden, heads, seq and vocab")
     for row in fit["nodes"]:
@@ -201,5 +249,5 @@ def lines(fit: Mapping[str, Any], dtype: str) -> list[str]:
         free_text = "free memory is unknown" if free is None else f"{free / GIB:.1f} GiB free"
         found.append(f"{row['state']} on {row['node']}: needs {gib((low, high))} a rank, {free_text}")
         if row["dtype"] != "native":
-            found.append(f"{dtype} on {row['node']}: {row['dtype']}")
+            found.append(f"{job.dtype} on {row['node']}: {row['dtype']}")
     return [*found, *(f"would need: {one}" for one in fit["would_help"])]

@@ -81,10 +81,10 @@ def plan(
     remarks += [*_numbering(launch_plan), *warned, *_fits(launch_plan)]
     fit = None
     if options.fit is not None:
-        tp, pp = options.tp or 1, options.pp or 1
+        tp, pp = options.tp or options.fit.tp or 1, options.pp or options.fit.pp or 1
         dp = options.dp or max(launch_plan.world // (tp * pp), 1)
         fit = fit_of(options.fit, facts.group("gpu"), [node.id for node in nodes], (dp, tp, pp))
-        arithmetic = [*arithmetic, *fit_lines(fit, options.fit.dtype)]
+        arithmetic = [*arithmetic, *fit_lines(fit, options.fit)]
     cleaned = tuple(clean(text, 600) for text in dict.fromkeys(remarks))
     return replace(launch_plan, remarks=cleaned, arithmetic=tuple(arithmetic), fit=fit)
 
