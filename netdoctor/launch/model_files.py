@@ -45,7 +45,7 @@ _LLAMA = {"llama": 0, "mistral": 0, "qwen2": 1}
 
 def read(path: str) -> dict[str, str]:
     """``{"layers": "32", "dtype": "bf16"}`` of a file; ``also`` is a file that it names, and ``zero`` may be
-    HYBRID. Raises InputError where it says nothing of memory."""
+    HYBRID. Raises InputError where nothing in it is about memory."""
     try:
         content = read_regular(path, MOST_BYTES)
         if len(content) > MOST_BYTES:
@@ -56,7 +56,7 @@ def read(path: str) -> dict[str, str]:
     found = _megatron(text) if Path(path).suffix in (".sh", ".slurm", ".sbatch") else _of_keys(path, text)
     if not found:
         what = "a model's config.json, a DeepSpeed, accelerate or trainer configuration, or Megatron's script"
-        raise InputError(f"--fit {clean(path, 200)}: says nothing of memory; expected {what}")
+        raise InputError(f"--fit {clean(path, 200)}: nothing in it is about memory; expected {what}")
     return {name: str(value) for name, value in found.items()}
 
 
@@ -123,10 +123,10 @@ def parameters(data: Mapping[str, Any], sizes: Mapping[str, int]) -> int | None:
     """Weights of a model of a known kind, None for others and for experts."""
     kind, layers, hidden, heads, vocab = data.get("model_type"), *(sizes[name] for name in _SIZES)
     if kind == "gpt2":
-        places = _number(data, ("n_positions",)) or 1024
+        positions = _number(data, ("n_positions",)) or 1024
         inner = _number(data, ("n_inner",)) or 4 * hidden
         layer = 4 * hidden * hidden + 2 * hidden * inner + inner + 9 * hidden
-        return (vocab + places) * hidden + layers * layer + 2 * hidden
+        return (vocab + positions) * hidden + layers * layer + 2 * hidden
     inner = _number(data, ("intermediate_size",)) or 0
     if kind not in _LLAMA or not inner:
         return None

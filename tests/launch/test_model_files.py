@@ -169,9 +169,9 @@ def test_what_is_offloaded_is_not_needed() -> None:
     [
         ("config.json", "{", "line 1: not JSON"),
         ("a.yaml", "a: [", "line 1: not YAML"),
-        ("a.yaml", "- x", "says nothing of memory"),
-        ("config.json", {"hidden_size": -3, "num_hidden_layers": "many"}, "says nothing of memory"),
-        ("train.sh", "echo hello", "says nothing of memory"),
+        ("a.yaml", "- x", "nothing in it is about memory"),
+        ("config.json", {"hidden_size": -3, "num_hidden_layers": "many"}, "nothing in it is about memory"),
+        ("train.sh", "echo hello", "nothing in it is about memory"),
         ("a.json", "[" * 100_000, "cannot be read"),
         ("a.yaml", "fsdp_config: {fsdp_sharding_strategy: HYBRID_SHARD}", "shards inside a node"),
         ("a.yaml", "deepspeed_config: {deepspeed_config_file: ds.json}", "names 'ds.json'; give that file"),

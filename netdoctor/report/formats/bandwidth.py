@@ -78,18 +78,18 @@ def rungs(report: Report) -> list[Rung]:
 def ladder(report: Report, width: int) -> list[str]:
     """Rungs of bw.ladder with bars where there is room for them; empty when none was measured."""
     rows = [("training", "GB/s", "of below", "a step")]
-    shown = rungs(report)
-    for rung in shown:
+    known = rungs(report)
+    for rung in known:
         below = f"{rung.of_below:.0%}" if rung.of_below is not None else ""
         step = f"{_three(rung.step_ms)} ms" if rung.step_ms is not None else ""
         rows.append((f"{rung.nodes} nodes", _three(rung.rate), below, step))
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     room = min(BAR, width - sum(widths) - 3 * len(widths) - 2)
-    bars = ["", *("#" * round(room * rung.of_best) if room >= 8 else "" for rung in shown)]
+    bars = ["", *("#" * round(room * rung.of_best) if room >= 8 else "" for rung in known)]
     lines = [
         f"  {'   '.join(_cells(row, widths))}   {bar}".rstrip() for row, bar in zip(rows, bars, strict=True)
     ]
-    return lines if shown else []
+    return lines if known else []
 
 
 def matrix(report: Report, check: str, width: int) -> list[str]:
