@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -21,6 +22,7 @@ import pytest
 from netdoctor.lab import Lab
 from netdoctor.report.save import load, save
 from tests.report.build import sample_report
+from tests.transport.conftest import free_port
 
 pytestmark = pytest.mark.pty
 
@@ -392,7 +394,10 @@ def test_a_trial_over_ssh_that_is_left_leaves_nothing_on_the_nodes(lab4: Lab, tm
 def test_a_trial_that_is_left_is_ended(
     tmp_path: Path, key: str | signal.Signals, size: tuple[int, int], code: int
 ) -> None:
-    words = ["--no-scan", "--nproc", "2", "--for", "60", "--", "python3", str(JOB)]
+    # A job and a port of its own: another worker tries the same at the same time.
+    job = shutil.copytree(JOB.parent, tmp_path / "job") / JOB.name
+    (tmp_path / "job.env").write_text(f"MASTER_PORT={free_port()}\n")
+    words = ["--no-scan", "--env-file", "job.env", "--nproc", "2", "--for", "60", "--", "python3", str(job)]
     argv = ["-m", "netdoctor", "try", "--local", "--tui", *words]
     with terminal(*argv, cwd=tmp_path, size=size) as one:
         one.wait_for("2 of 2 ranks joined, step ")
@@ -405,5 +410,5 @@ def test_a_trial_that_is_left_is_ended(
         one.assert_restored()
         assert "INTERRUPTED" in one.text
         assert "no process is left" in one.text
-    left = subprocess.run(["pgrep", "-f", str(JOB)], capture_output=True, text=True, check=False).stdout
+    left = subprocess.run(["pgrep", "-f", str(job)], capture_output=True, text=True, check=False).stdout
     assert not left

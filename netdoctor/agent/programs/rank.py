@@ -502,8 +502,10 @@ class Rank:
         rate = None  # seconds per value of the largest size so far
         for at, count in enumerate(counts):
             left = self.greatest(budget - (time.perf_counter() - began), group)
+            # What latency rules says little of a rate: the first beyond is tried where one operation fits.
+            first = count > small and (not rows or rows[-1]["size"] <= small * DTYPE_BYTES)
             # Warm-up, verification and the batches.
-            needed = (2.5 + fewest * least) * (rate or 0.0) * count
+            needed = (2.5 + (1 if first else fewest * least)) * (rate or 0.0) * count
             if rows and count > small and (needed > left or left <= 0):
                 break
             row = dict(operation.wrong(count), size=count * DTYPE_BYTES)
@@ -516,8 +518,9 @@ class Rank:
             if count <= small:
                 share, most = min(share, budget * LATENCY_SHARE), 10 * most
             each = max(warm, 1e-6)
-            rounds = int(max(fewest, min(batches, share / (least * each))))
-            per = int(max(least, min(most, share / (rounds * each))))
+            few = max(min(least, int(left / (fewest * each))), 1) if first else least
+            rounds = int(max(fewest, min(batches, share / (few * each))))
+            per = int(max(few, min(most, share / (rounds * each))))
             times = []
             for _ in range(rounds):
                 times.append(self.greatest(self.burst(operation, buffers, per) / per, group))
