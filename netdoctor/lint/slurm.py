@@ -132,7 +132,7 @@ def _gpus(per_node: Word | None, gres: Word | None) -> int | None:
 def _gres_gpus(word: Word | None) -> int | None:
     parts = ((word.text if word is not None else "") or "").split(",")
     counts = [
-        _number(re.sub(r"\(.*\)", "", re.sub(r"^(gres[:/])?gpu[:=]?", "", part)) or "1")
+        _number(re.sub(r"^(gres[:/])?gpu[:=]?", "", part.partition("(")[0]) or "1")
         for part in parts
         if re.match(r"(gres[:/])?gpu\b", part)
     ]

@@ -14,8 +14,8 @@ from netdoctor.explain.knowledge import load
 from tests.repo.pumped import expressions, texts
 
 ROOT = Path(__file__).parents[2]
-SHORT, LONG = 800, 5_600
-# Below, a text of SHORT is not worth a second look: a square of it takes a millisecond and more.
+SHORT, LONG = 2_400, 16_800
+# Below, a text of SHORT is not worth a second look: a square of it takes three milliseconds and more.
 QUICK_S = 0.0004
 GROWTH = 16.0
 TRIES = 3
@@ -63,5 +63,5 @@ def test_expressions_of_what_explain_knows() -> None:
 
 
 def test_a_square_is_noticed() -> None:
-    assert slow([(r"a+b", False), (r"#\s*(.*?)\s*$", False)])
+    assert slow([(r"a+b", False), (r"\s+$", False)])
     assert not slow([(r"a{1,50}b", False), (r"\s*\w+", True)])
