@@ -149,6 +149,15 @@ def _partition(text: str) -> str:
     return text
 
 
+def _groups(text: str) -> str:
+    from netdoctor.localise.groups import parse
+
+    try:
+        return ",".join(f"{name}={size}" for name, size in parse(text).items())
+    except ValueError as error:
+        raise InputError(f"{clean(str(error), 120)}; write tp=8,pp=2") from None
+
+
 TEXT = Rule(_text)
 FILE = Rule(_file)
 PORT = Rule(port, (int,))
@@ -158,6 +167,7 @@ NODES = Rule(_number(1, 100_000, "nodes"), (int,))
 USER_ID = Rule(_number(0, (1 << 32) - 1, "a user"), (int,))
 GLOBS = Rule(_globs)
 NODE_PATH = Rule(node_path)
+GROUPS = Rule(_groups)
 URL = Rule(url)
 USER = Rule(_user)
 PYTHON = Rule(_python)
@@ -457,6 +467,13 @@ class ScanRequest:
         "at most 256 MiB in a folder, and removes it; a file is only read",
         rule=NODE_PATH,
         metavar="PATH",
+        asks_nodes=True,
+    )
+    groups: str | None = job_option(
+        "measure the groups that the job makes of its ranks, all of a kind at once: tp=8,pp=2,ep=4 "
+        "(tp, cp, pp, dp, ep, etp)",
+        rule=GROUPS,
+        metavar="NAME=N,…",
         asks_nodes=True,
     )
     reach: tuple[str, ...] = job_option(

@@ -10,6 +10,7 @@ from netdoctor.facts.bandwidth import (
     NO_GPU,
     AllReduce,
     Collectives,
+    Groups,
     Ladder,
     PairRates,
     RankFault,
@@ -95,7 +96,7 @@ def not_over(session: Session, paths: Paths | None) -> str | None:
 
 
 def left_out(
-    measured: PairRates | AllReduce | Collectives | Ladder, nodes: Mapping[str, object]
+    measured: PairRates | AllReduce | Collectives | Ladder | Groups, nodes: Mapping[str, object]
 ) -> Iterator[Finding]:
     """Nodes that took no part, by intent or for want of a way to them, and those that could not be read."""
     session = measured.session

@@ -1,28 +1,18 @@
 """The collectives that a training job runs beside the all-reduce."""
 
 from collections.abc import Iterator, Mapping
-from functools import reduce
-from typing import NamedTuple
 
 from netdoctor.check import check
-from netdoctor.checks._shared.text import listing, size
 from netdoctor.checks.bw._ranks import left_out, not_over, nothing, rank_failures
 from netdoctor.checks.bw._slow import gbyte
+from netdoctor.checks.bw._wrong import size_of, wrong_values
 from netdoctor.facts.bandwidth import Collectives, SizeRow
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.paths import Paths
-from netdoctor.model import CLUSTER, LIKELY, Cause, Finding, Measure, ok, seen, skip, unknown
+from netdoctor.model import CLUSTER, Finding, Measure, ok, skip, unknown
 
 # Up to this size time is latency, beyond it rates are shown (nccl-tests, doc/PERFORMANCE.md).
 LATENCY_BYTES = 64 * 1024
-
-WRONG = Cause("collective-wrong-values", "collectives give wrong values on {nodes}")
-SENT = WRONG.but(key="collective-wrong-sender", title="what {nodes} send{s} in collectives arrives wrong")
-BETWEEN = WRONG.but(
-    key="collective-wrong-between",
-    title="what collectives send between {nodes} arrives wrong",
-    confidence=LIKELY,
-)
 
 
 @check(
@@ -60,7 +50,7 @@ def bw_collectives(
     session = measured.session
     yield from left_out(measured, hosts)
     yield from rank_failures(session, hosts)
-    yield from _wrong(measured.rows)
+    yield from wrong_values(measured.rows)
     words = [_words(name, rows) for name, rows in measured.rows.items() if rows]
     measures = _measures(measured)
     if measured.failed:
@@ -78,66 +68,13 @@ def bw_collectives(
         yield from nothing(session, hosts, "; ".join(_gaps(measured)) or "no collective was measured")
 
 
-class Blame(NamedTuple):
-    """Who is to blame for wrong values of one collective."""
-
-    cause: Cause
-    nodes: tuple[str, ...]
-
-
-def blame(rows: tuple[SizeRow, ...]) -> Blame:
-    """The sender where several nodes name one and no other, the receivers where they name several or, as with
-    sums, nobody; else both ends."""
-    senders: dict[str, set[str]] = {}
-    for row in rows:
-        for node in row.wrong:
-            senders.setdefault(node, set()).update(row.wrong_from.get(node, ()))
-    common = reduce(set.intersection, senders.values()) if senders else set()
-    receivers = tuple(senders)
-    if len(receivers) > 1 and len(common) == 1:
-        return Blame(SENT, tuple(common))
-    ends = set().union(*senders.values())
-    if len(receivers) == 1 and len(ends) == 1 and ends != set(receivers):
-        return Blame(BETWEEN, (*ends, *receivers))
-    return Blame(WRONG, receivers)
-
-
-def _wrong(rows: Mapping[str, tuple[SizeRow, ...]]) -> Iterator[Finding]:
-    """One finding for all collectives that blame the same nodes in the same way."""
-    by_blame: dict[Blame, dict[str, list[SizeRow]]] = {}
-    for name, all_sizes in rows.items():
-        if bad := [row for row in all_sizes if row.wrong]:
-            by_blame.setdefault(blame(tuple(bad)), {})[name] = bad
-    for (cause, nodes), found in by_blame.items():
-        first = next(iter(found.values()))[0]
-        counts = {name: sum(sum(row.wrong.values()) for row in bad) for name, bad in found.items()}
-        texts = [
-            f"{counts[name]} values of {name} (at {listing(map(_size_of, bad), 4)})"
-            for name, bad in found.items()
-        ]
-        where = listing(dict.fromkeys(node for bad in found.values() for row in bad for node in row.wrong), 4)
-        for node in nodes:
-            yield cause.fail(
-                f"wrong on {where}: {listing(texts, len(texts))}",
-                at=node,
-                culprits=nodes,
-                observed=first.first_wrong or f"{sum(counts.values())} wrong values",
-                expected="every value as it was sent" if first.wrong_from else "the exact sum",
-                seen=seen(f"{listing(found, len(found))} of whole numbers over all ranks", first.first_wrong),
-            )
-
-
-def _size_of(row: SizeRow) -> str:
-    return size(row.size_bytes) if row.size_bytes >= 1024 else f"{row.size_bytes} B"
-
-
 def _words(name: str, rows: tuple[SizeRow, ...]) -> str:
     """``all-gather 120 us at 32 B, busbw 11.2 GB/s at 64 MiB``: the smallest and the largest size."""
     least, most = rows[0], rows[-1]
-    text = f"{name} {1e6 * least.median_s:.0f} us at {_size_of(least)}"
+    text = f"{name} {1e6 * least.median_s:.0f} us at {size_of(least)}"
     if most.size_bytes <= LATENCY_BYTES:
         return f"{text}, no rate within its time"
-    return f"{text}, busbw {gbyte(most.busbw_gbyte_s)} at {_size_of(most)}"
+    return f"{text}, busbw {gbyte(most.busbw_gbyte_s)} at {size_of(most)}"
 
 
 def _gaps(measured: Collectives) -> list[str]:

@@ -291,6 +291,37 @@ class Collectives:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRate:
+    """What one group of the job reached while all groups of its kind worked."""
+
+    kind: str  # ``tp``, ``cp``, ``dp``, ``ep`` or ``pp``
+    ranks: tuple[int, ...]
+    row: SizeRow
+    again_gbyte_s: float = 0.0  # busbw when its kind was measured once more; 0 where it was not
+
+    @property
+    def gbyte_s(self) -> float:
+        """Its busbw."""
+        return self.row.busbw_gbyte_s
+
+
+@fact("groups", scope="cluster", origin="measure")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Groups:
+    """The groups of --groups, all of a kind at once, one kind after the other."""
+
+    session: Session = field(default_factory=Session)
+    rates: tuple[GroupRate, ...] = ()
+    operations: dict[str, str] = field(default_factory=dict)  # what was run, by kind
+    misfit: str = ""  # why the ranks cannot be divided as asked
+    refused: dict[str, str] = field(default_factory=dict)  # by kind, what the backend does not offer
+    late: tuple[str, ...] = ()  # kinds for which no time was left
+    failed: str = ""  # the kind in which a rank failed; those after it did not run
+    unread: dict[str, str] = field(default_factory=dict)  # as in PairRates
+    budget_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LadderRun:
     """A small data-parallel training on some nodes, in seconds of its slowest rank.
 

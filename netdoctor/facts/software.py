@@ -248,4 +248,5 @@ class Job:
     reach: tuple[str, ...] = ()  # URLs that every node is to reach
     write_test: tuple[str, ...] = ()  # folders that all nodes should share and write to
     rate_test: str = ""  # a folder or file whose file system is put under load
+    groups: str = ""  # how the job divides its ranks, ``tp=8,pp=2``
     paths: tuple[str, ...] = ()  # of code, data and models on the nodes, absolute or below ``~``

@@ -1,7 +1,7 @@
 """Rates of nodes at one file system, alone and all at once: who is slow, and what all share."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median, median_high
 
@@ -36,7 +36,7 @@ def pattern(rates: Sequence[StorageRate]) -> Pattern:
         if not one.error and one.rate > 0 and one.turn in turns:
             turns[one.turn][one.node] = one.rate
     alone, again, together = turns.values()
-    bound = lower_bound(alone, share)
+    bound = lower_bound(alone.values(), share)
     low = {node: rate for node, rate in alone.items() if rate < bound}
     # A single slow turn may be another user's load. Not measured again is not slow.
     slow = {node: max(low[node], again[node]) for node in low if again.get(node, math.inf) < bound}
@@ -53,11 +53,11 @@ def pattern(rates: Sequence[StorageRate]) -> Pattern:
     )
 
 
-def lower_bound(rates: Mapping[str, float], share: float = SHARE) -> float:
+def lower_bound(rates: Collection[float], share: float = SHARE) -> float:
     """The rate below which a node is behind its peers, 0 without peers."""
     if len(rates) < 2:
         return 0.0
-    logs = [math.log(rate) for rate in rates.values()]
+    logs = [math.log(rate) for rate in rates]
     centre = median_high(logs)  # of two the faster: the slower is the suspect
     noise = scale([y - centre for y in logs if y > centre])
     return math.exp(centre - max(SIGMAS * noise, -math.log(share)))

@@ -12,6 +12,7 @@ from netdoctor.facts.bandwidth import (
     AllReduce,
     Baseline,
     Collectives,
+    Groups,
     Ladder,
     NcclTaken,
     PairRate,
@@ -38,6 +39,7 @@ from netdoctor.measure.common import read_as
 from netdoctor.measure.declare import Context, experiment
 from netdoctor.measure.gpus import MOST_GPUS
 from netdoctor.measure.load.collectives import collectives, rows_of, sweep_wait_s
+from netdoctor.measure.load.groups import groups, wait_s
 from netdoctor.measure.load.ladder import ladder
 from netdoctor.measure.ranks import (
     NO_DISTRIBUTED,
@@ -105,7 +107,12 @@ def _bound_s(nodes: int, seconds: float) -> float:
     """Every step in its time, and one of them waited for in vain."""
     world = nodes * MOST_GPUS
     steps = SOLO_BUDGET_S + 1.5 * seconds  # the survivors go once more, for half of the time
-    waits = max(_solo_wait_s(world), _pairs_wait_s(MOST_S, world), sweep_wait_s(seconds, world))
+    waits = max(
+        _solo_wait_s(world),
+        _pairs_wait_s(MOST_S, world),
+        sweep_wait_s(seconds, world),
+        wait_s(seconds, world),
+    )
     return START_S + join_s(world) + steps + waits + STOP_S
 
 
@@ -120,23 +127,28 @@ def _solo_wait_s(world: int) -> float:
 @experiment(
     after=["ports", "tcp_rates"],
     needs=["software", "gpu", "rdma"],  # which interpreter has torch, and whose GPUs are idle
-    shares={"pair_rates": 0.35, "allreduce": 0.25, "collectives": 0.3, "ladder": 0.3},
+    shares={"pair_rates": 0.35, "allreduce": 0.25, "collectives": 0.3, "ladder": 0.3, "groups": 0.3},
     bound_s=_bound_s,
     cost="loads-gpu",
     tells_lost=True,
 )
 def allreduce(
     context: Context,
-) -> tuple[PairRates | Missing, AllReduce | Missing, Collectives | Missing, Ladder | Missing]:
-    """Torch starts on idle GPUs, on CPUs where nodes have none: all-reduces, pairs, collectives, a ladder.
+) -> tuple[
+    PairRates | Missing, AllReduce | Missing, Collectives | Missing, Ladder | Missing, Groups | Missing
+]:
+    """Torch starts on idle GPUs, on CPUs where nodes have none: all-reduces, pairs, collectives, more.
 
     Whichever have a share of the time share one start of ranks. What ranks could not do is in the facts.
     """
     context = among_connected(context)
     roster = roster_of(context)
     if isinstance(roster, Missing):
-        return roster, roster, roster, roster
-    return TorchRun(context, roster).measure()
+        return roster, roster, roster, roster, roster
+    found = TorchRun(context, roster).measure()
+    if isinstance(found, Missing):
+        return found, found, found, found, found
+    return found
 
 
 class TorchRun:
@@ -167,10 +179,9 @@ class TorchRun:
         self.reduced = _expected(AllReduce(), self.parts)
         self.collectives = Collectives()
         self.ladder = Ladder()
+        self.groups = Groups()
 
-    def measure(
-        self,
-    ) -> tuple[PairRates | Missing, AllReduce | Missing, Collectives | Missing, Ladder | Missing]:
+    def measure(self) -> tuple[PairRates, AllReduce, Collectives, Ladder, Groups] | Missing:
         seconds = self.context.seconds
         try:
             self._start()
@@ -187,20 +198,31 @@ class TorchRun:
                 self.collectives = collectives(self.ranks, self.session, sizes, budget_s)
             if "ladder" in seconds and not self.collectives.failed:
                 self.ladder = ladder(self.ranks, self.session, seconds["ladder"])
+            if "groups" in seconds and not self._ended().trouble:
+                most_bytes = self.roster.memory_bytes // COPIES
+                text, budget_s = self.context.job.groups, seconds["groups"]
+                self.groups = groups(self.ranks, self.session, text, most_bytes, budget_s)
         except Failed as failed:
             if only_import(failed.troubles):
-                return NO_DISTRIBUTED, NO_DISTRIBUTED, NO_DISTRIBUTED, NO_DISTRIBUTED
+                return NO_DISTRIBUTED
             self.session = replace(self.session, trouble=failed.troubles)
         finally:
             self.ranks.stop()
-        # Nothing is trained by ranks that a collective has stopped.
-        ended = self.collectives.session if self.collectives.failed else self.session
+        ended = self._ended()
         return (
             replace(self.pairs, session=self.session),
             replace(self.reduced, session=self.session),
             self.collectives if self.collectives.failed else replace(self.collectives, session=self.session),
             self.ladder if self.ladder.session.trouble else replace(self.ladder, session=ended),
+            self.groups if self.groups.session.trouble else replace(self.groups, session=ended),
         )
+
+    def _ended(self) -> Session:
+        """With what has stopped the ranks: nothing runs on ranks that a collective has stopped."""
+        for one in (self.collectives.session, self.ladder.session):
+            if one.trouble:
+                return one
+        return self.session
 
     def _start(self) -> None:
         began, ranks = time.monotonic(), self.ranks

@@ -128,8 +128,7 @@ def checked(known: Job) -> Job:
         "write_test": known.write_test,
         "reach": known.reach,
     }
-    if known.rate_test:
-        options["rate_test"] = known.rate_test
+    options |= {name: text for name in ("rate_test", "groups") if (text := getattr(known, name))}
     for name, values in options.items():
         try:
             OPTIONS[name].from_report(values)
@@ -200,6 +199,7 @@ def job(
         reach=request.reach,
         write_test=request.write_test,
         rate_test=request.rate_test or "",
+        groups=request.groups or "",
     )
 
 

@@ -192,6 +192,7 @@ def _also(known: Registry, request: ScanRequest) -> tuple[str, ...]:
         ("fs.shared", request.path or request.expect),
         ("fs.write", request.write_test),
         ("fs.rate", request.rate_test),
+        ("bw.groups", request.groups),
     )
     return (*request.also, *(check for check, value in by_option if value and check in known.checks))
 

@@ -1,91 +1,16 @@
 """Real collectives of torch and gloo on a real lab: measured, and found when they are wrong, hang or fail."""
 
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from netdoctor.lab import Lab
 from netdoctor.measure.load.collectives import NAMES
+from tests.bandwidth.conftest import Faulty
 from tests.bandwidth.test_ranks import ranks
 from tests.scan.harness import Scanned, scan
 
 pytestmark = pytest.mark.lab
-
-# Comes before the program of a rank: the collectives of torch on one node, with a fault. Only large messages
-# are hit, and so no meeting of ours.
-PATCH = """\
-import os, socket, sys, time
-fault, node, names = {fault!r}, {node!r}, {names!r}
-if socket.gethostname() == node and any("netdoctor-rank" in word for word in sys.orig_argv):
-    import torch.distributed as dist
-
-    def patched(name, real, into):
-        def call(*args, **options):
-            ops = args[0] if into is None else None
-            tensor = ops[1].tensor if ops else args[into]
-            if fault == "refused":
-                raise RuntimeError("Backend gloo does not support " + name)
-            if tensor.numel() < 1000:
-                return real(*args, **options)
-            if fault == "fails":
-                raise RuntimeError("this one is broken")
-            if fault == "hangs":
-                time.sleep(300)
-            if fault == "sends":
-                args[1][5] += 1
-            result = real(*args, **options)
-            if fault == "wrong":
-                for work in result if ops else ():
-                    work.wait()
-                # Of several senders, where there are several.
-                tensor[7] += 1
-                tensor[-7] += 1
-                return [] if ops else result  # gloo waits for a message once
-            return result
-        return call
-
-    FUNCTIONS = {{
-        "all-reduce": ("all_reduce",),
-        "all-gather": ("all_gather_single", "all_gather_into_tensor", "_all_gather_base", "all_gather"),
-        "reduce-scatter": (
-            "reduce_scatter_single", "reduce_scatter_tensor", "_reduce_scatter_base", "reduce_scatter"
-        ),
-        "all-to-all": ("all_to_all_single",),
-        "broadcast": ("broadcast",),
-        "send-recv": ("batch_isend_irecv",),
-    }}
-    for name in names:
-        for function in FUNCTIONS[name]:
-            if hasattr(dist, function):
-                real = getattr(dist, function)
-                setattr(dist, function, patched(name, real, None if name == "send-recv" else 0))
-"""
-
-
-# An interpreter, by fault and collectives.
-Faulty = Callable[..., str]
-
-
-@pytest.fixture
-def python_with(torch: str) -> Iterator[Faulty]:
-    """An interpreter that lab nodes see, whose torch has a fault on one node."""
-    folder = Path(tempfile.mkdtemp(prefix="netdoctor-test-", dir="/var/tmp"))
-    folder.chmod(0o755)
-    python = folder / "python"
-    python.write_text(f'#!/bin/sh\nPYTHONPATH={folder} exec {torch} "$@"\n')
-    python.chmod(0o755)
-
-    def build(fault: str, *names: str) -> str:
-        (folder / "sitecustomize.py").write_text(PATCH.format(fault=fault, node="node2", names=names))
-        return str(python)
-
-    try:
-        yield build
-    finally:
-        shutil.rmtree(folder)
 
 
 def run(lab: Lab, folder: Path, python: str, budget_s: float = 4.0) -> Scanned:

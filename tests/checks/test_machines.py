@@ -58,7 +58,8 @@ def alarms(groups: Sequence[Group]) -> list[str]:
 # Groups of facts that no machine has, and why; what is new is given to the machines, or has its line here.
 NOWHERE = {
     **dict.fromkeys(
-        ("launch", "sharing", "storage", "reach", "mesh", "imports", "wanted", "baseline"), "asked for"
+        ("launch", "sharing", "storage", "groups", "reach", "mesh", "imports", "wanted", "baseline"),
+        "asked for",
     ),
     "bmc": "no file has what a management controller says",
     **dict.fromkeys(("ray", "ray_ports", "firewall"), "no Ray runs, and nothing is filtered"),

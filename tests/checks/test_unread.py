@@ -211,6 +211,7 @@ NOT_HERE = {
     "baseline": "from a saved report; what it does not hold is not compared",
     "paths": "worked out here from other facts",
     "collectives": "of a full scan: tests/checks/bw/test_collectives.py",
+    "groups": "asked for by name: tests/checks/bw/test_groups.py",
     "ladder": "of a full scan: tests/checks/bw/test_ladder.py",
     "bmc": "of a full scan: tests/checks/host/test_bmc.py",
     "gpu_bits": "of a full scan: tests/checks/gpu/test_bits.py",

@@ -141,6 +141,7 @@ def test_checks_and_their_causes_exist(known: Knowledge) -> None:
 # Checks that no cause names, and why: a line of a log can lead to none of them.
 UNASKED = {
     "bw.collectives": "it runs for a while in a full scan; of all-reduces bw.allreduce says what decides",
+    "bw.groups": "rates: nothing fails of a slow link, and nobody knows the job's groups from its log",
     "bw.ladder": "rates: nothing fails of a slow link, and it costs minutes of traffic",
     "bw.pair": "rates: nothing fails of a slow link, and it costs minutes of traffic",
     "bw.rdma": "rates: nothing fails of a slow link, and it costs minutes of traffic",

@@ -336,7 +336,7 @@ def test_groups_inside_nodes_are_made_by_their_own_ranks_where_torch_can() -> No
         torch = SimpleNamespace(device=lambda kind: kind)
         rank = rank_program.Rank(torch, SimpleNamespace(new_group=new_group))
         rank.rank = number
-        return rank.inside([[2, 2], [1, 1]])
+        return rank.group_among(rank_program.nodes_of([[2, 2], [1, 1]]))
 
     assert inside(new, 3) == ([2, 3], "group [2, 3]")
     assert made == [([2, 3], True)]

@@ -55,6 +55,7 @@ SAID: dict[str, Any] = {
     "reach": ("https://hub.example.org/models",),
     "write_test": ("/scratch",),
     "rate_test": "/scratch",
+    "groups": "tp=2,pp=2",
     "requirements": Path("/j/requirements.txt"),
     "image": "nvcr.io/nvidia/pytorch:25.03",
     "suppress": Path(__file__),  # one that has gone is not asked for again

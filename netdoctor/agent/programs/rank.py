@@ -22,6 +22,8 @@ ALIVE_S = 0.5
 DTYPE_BYTES = 4
 # Width of the layers that are trained: 1 MiB each.
 TRAINED_SIDE = 512
+# Operations that a group is to do in its time, about.
+STEPS = 10
 # Each rank brings the whole numbers 1 to PERIOD in turn, and begins at another one. float32 adds them up
 # exactly, in any order, while the sum stays under 2^24: over up to 132,000 ranks.
 PERIOD = 127
@@ -173,6 +175,12 @@ def nodes_of(runs):
             found.append(list(range(first, first + each)))
             first += each
     return found
+
+
+def groups_of(world, stride, size):
+    """Ranks in groups of `size` that are `stride` apart: together all of the world."""
+    starts = [first + at for first in range(0, world, stride * size) for at in range(stride)]
+    return [list(range(start, start + stride * size, stride)) for start in starts]
 
 
 def hear_nccl():
@@ -426,14 +434,13 @@ class Rank:
             self.groups[key] = self.dist.new_group(list(key), timeout=self.timeout(self.group_s), **options)
         return self.groups[key]
 
-    def inside(self, runs):
-        """The ranks of this rank's node, and their group where they are several."""
-        nodes = nodes_of(runs)
-        local = next(ranks for ranks in nodes if self.rank in ranks)
+    def group_among(self, groups):
+        """The ranks of that group which this one is in, and its process group where they are several."""
+        local = next(ranks for ranks in groups if self.rank in ranks)
         if "use_local_synchronization" in inspect.signature(self.dist.new_group).parameters:
             # Made by its own ranks: every group made by all is too much for the store of a large world.
             return local, self.group(local, use_local_synchronization=True) if len(local) > 1 else None
-        for ranks in nodes:  # torch before 2.1
+        for ranks in groups:  # torch before 2.1
             if len(ranks) > 1:
                 self.group(ranks)
         return local, self.groups.get(tuple(local))
@@ -468,7 +475,7 @@ class Rank:
         """All-reduces of all ranks, inside each node, or without some."""
         ranks, group = list(range(self.world)), None
         if step.get("inside"):
-            ranks, group = self.inside(step["inside"])
+            ranks, group = self.group_among(nodes_of(step["inside"]))
         elif step.get("without"):
             ranks = sorted(set(ranks).difference(step["without"]))
             group = self.group(ranks)
@@ -485,6 +492,29 @@ class Rank:
         rows = [] if refused else self.sweep(step, operation)
         stage("ready")
         return {"rows": rows, "refused": refused or ""}
+
+    def side_by_side(self, step):
+        """One operation in every group at once, for about `seconds`, of a size of which a tenth of them is
+        enough in the slowest group; times are the slowest rank's of each group."""
+        ranks, group = self.group_among(groups_of(self.world, int(step["stride"]), int(step["size"])))
+        operation = Operation(self, step["op"], ranks, group)
+        stage(step["op"])
+        refused = operation.refused()
+        if refused:
+            stage("ready")
+            return {"rows": [], "refused": refused}
+        seconds, least, most = (float(step[name]) for name in ("seconds", "least_bytes", "most_bytes"))
+        for _ in range(2):  # the first has connections to make
+            took = self.greatest(self.burst(operation, operation.buffers(operation.count(int(least))), 1))
+        count = operation.count(int(min(max(least * seconds / STEPS / max(took, 1e-6), least), most)))
+        row = dict(operation.wrong(count), size=count * DTYPE_BYTES, iterations=1)
+        buffers, times = operation.buffers(count), []
+        self.greatest(self.burst(operation, buffers, 1))  # all begin together
+        while sum(times) < seconds and len(times) < 1000:
+            times.append(self.greatest(self.burst(operation, buffers, 1), group))
+        row.update(median_s=statistics.median(times), least_s=min(times), most_s=max(times))
+        stage("ready")
+        return {"rows": [dict(row, batches=len(times))], "refused": ""}
 
     def sweep(self, step, operation):
         """Sizes from small to large, as many as fit the time; times are the slowest rank's.
