@@ -61,7 +61,7 @@ def bw_groups(
         experts (ep) are divided on their own, by etp (default: tp) and ep. All groups of a kind work at the
         same time, as in the job: all-reduces in tp and dp, an all-to-all in ep, a ring of send/recv in cp and
         pp. Values are verified. A group is slow if it has less than 80 % of what groups of its kind that lie
-        over nodes alike have, twice. The ranks are those of bw.allreduce: one a GPU, or one a node where
+        over nodes alike have, twice. The ranks are those of bw.allreduce: one per GPU, or one per node where
         nodes have no GPUs.
 
     Matters because:
@@ -78,7 +78,7 @@ def bw_groups(
     yield from left_out(measured, hosts)
     yield from rank_failures(session, hosts)
     if measured.misfit:
-        yield unknown(CLUSTER, f"--groups: {measured.misfit}, one a {_unit(session.backend)}")
+        yield unknown(CLUSTER, f"--groups: {measured.misfit}, one per {_unit(session.backend)}")
         return
     yield from wrong_values(_rows(measured))
     slow = judge(measured.rates, session.ranks)

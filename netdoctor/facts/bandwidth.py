@@ -297,7 +297,7 @@ class GroupRate:
     kind: str  # ``tp``, ``cp``, ``dp``, ``ep`` or ``pp``
     ranks: tuple[int, ...]
     row: SizeRow
-    again_gbyte_s: float = 0.0  # busbw when its kind was measured once more; 0 where it was not
+    again_gbyte_s: float = 0.0  # busbw when its kind was measured again; 0 where it was not
 
     @property
     def gbyte_s(self) -> float:

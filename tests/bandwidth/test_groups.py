@@ -51,5 +51,5 @@ def test_a_wrong_value_in_a_group_is_found(lab4: Lab, folder: Path, python_with:
 
 def test_a_layout_that_does_not_fit_is_not_tested(lab4: Lab, folder: Path, torch: str) -> None:
     found = run(lab4, folder, torch, "tp=8")
-    assert "tp=8 does not divide 4 ranks, one a node" in str(found.report)
+    assert "tp=8 does not divide 4 ranks, one per node" in str(found.report)
     assert found.keys == ["bw.groups-unknown"]

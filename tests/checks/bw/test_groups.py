@@ -107,7 +107,7 @@ def test_a_layout_that_does_not_fit_is_not_tested() -> None:
     (finding,) = model.judge("tp=3")
     assert (finding.status, finding.summary) == (
         Status.UNKNOWN,
-        "--groups: tp=3 does not divide 8 ranks, one a GPU",
+        "--groups: tp=3 does not divide 8 ranks, one per GPU",
     )
     assert not model.asked
 
