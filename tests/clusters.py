@@ -14,6 +14,7 @@ from netdoctor.facts.bandwidth import LossMatrix, LossProbe
 from netdoctor.facts.base import FACT_TYPES, Missing, Why
 from netdoctor.facts.counters import LaterCounters
 from netdoctor.facts.gpu import GpuFacts
+from netdoctor.facts.health import HealthFacts
 from netdoctor.facts.host import LimitFacts
 from netdoctor.facts.net import (
     FirewallFacts,
@@ -90,6 +91,7 @@ def facts(i: int, shape: str = "healthy", hcas: int = HCAS) -> dict[str, Any]:
             hostname=name(i), fqdn=name(i), machine_id=f"{i:032x}", boot_id=f"boot-{i}",
             ssh_server_address=address(i),
         ),
+        "health": HealthFacts(pid_max=4_194_304),
         "limits": build.limits(),
         "places": build.places(),
         "tuning": build.tuning(),

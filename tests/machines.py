@@ -151,12 +151,13 @@ def tree_of(spec: Mapping[str, Any], number: int) -> tuple[hardware.Tree, dict[s
     if spec.get("link") == "Ethernet":  # the lab has one network for all; here each HCA has its interface
         for path in [p for p in tree.links if "/virtual/net/" in tree.links[p]]:
             del tree.links[path]
+    tree.files["/proc/sys/kernel/pid_max"] = "4194304\n"
     driver = nvml.get("driver")
     if driver:
         tree.files["/proc/driver/nvidia/version"] = hardware.version_text(driver)
         tree.files["/sys/module/nvidia/version"] = driver + "\n"
         library = f"/usr/lib/{spec.get('arch', 'x86_64')}-linux-gnu/libnvidia-ml.so"
-        tree.files[f"{library}.{driver}"] = ""
+        tree.files[f"{library}.{driver}"] = "ELF"
         tree.links[f"{library}.1"] = f"libnvidia-ml.so.{driver}"
     for name, dev in spec.get("net", {}).items():
         _netdev(tree, name, dev, number)

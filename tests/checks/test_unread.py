@@ -214,6 +214,7 @@ NOT_HERE = {
     "groups": "asked for by name: tests/checks/bw/test_groups.py",
     "ladder": "of a full scan: tests/checks/bw/test_ladder.py",
     "bmc": "of a full scan: tests/checks/host/test_bmc.py",
+    "health": "what a machine does not count is no finding: tests/checks/host/test_health.py",
     "gpu_bits": "of a full scan: tests/checks/gpu/test_bits.py",
     "accelerators": "GPUs of AMD, which this cluster has not",
     "firewall": "looked at where something was filtered",

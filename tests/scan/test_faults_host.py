@@ -507,3 +507,49 @@ def test_a_supply_without_mains_is_named(two_controllers: Lab, folder: Path) -> 
     assert scanned.cause("bmc-power")["nodes"] == "node2"
     assert "PS2 Status: Presence detected, Power Supply AC lost" in " ".join(scanned.text.split())
     assert [scanned.cell("host.bmc", node) for node in ("node0", "node1", "node2")] == ["-", ".", "!"]
+
+
+# --- what the kernel says of its parts --------------------------------------------------------------------
+
+
+def test_a_file_system_with_errors_and_a_library_without_a_byte_are_named(lab4: Lab, folder: Path) -> None:
+    counted, library = "/sys/fs/ext4", "/usr/lib/x86_64-linux-gnu/libcuda.so.1"
+    if not Path(counted).is_dir():
+        pytest.skip("this kernel has no ext4, over whose counters some could be put")
+    put = f"mount -t tmpfs health {counted} && mkdir {counted}/vdz && echo 3 >{counted}/vdz/errors_count"
+    lab4.run("node1", ["sh", "-c", put], check=True)
+    lab4.run("node2", ["sh", "-c", f"mkdir -p {Path(library).parent} && : >{library}"], check=True)
+    try:
+        scanned = scan(lab4, folder, *QUICK, "--only", "host.health")
+    finally:
+        lab4.run("node1", ["umount", counted], check=True)
+        lab4.run("node2", ["rm", library], check=True)
+    assert sorted(scanned.keys) == ["disk-errors", "driver-files-empty"], scanned.summary()
+    assert scanned.cause("disk-errors")["node_list"] == ["node1"]
+    assert scanned.cause("driver-files-empty")["node_list"] == ["node2"]
+    assert [scanned.cell("host.health", node) for node in lab4.nodes] == [".", "!", "!", "."]
+    assert scan(lab4, folder, *QUICK, "--only", "host.health").keys == []
+
+
+# It waits uninterruptibly until its child, which has its memory, ends.
+HANGS = """
+import ctypes, os, time
+if ctypes.PyDLL(None).vfork() == 0:
+    time.sleep(600)
+os._exit(0)
+"""
+
+
+@pytest.mark.weekly
+def test_a_process_that_hangs_for_two_minutes_is_named(lab4: Lab, folder: Path) -> None:
+    start = f"python3 -c {shlex.quote(HANGS)} >/dev/null 2>&1 & echo $!"
+    pid = lab4.run("node2", ["sh", "-c", start], capture_output=True, text=True, check=True).stdout.strip()
+    try:
+        assert scan(lab4, folder, *QUICK, "--only", "host.health").keys == []
+        time.sleep(125)
+        scanned = scan(lab4, folder, *QUICK, "--only", "host.health")
+    finally:
+        lab4.run("node2", ["sh", "-c", f"pkill -KILL -P {pid}; kill -KILL {pid}; true"], check=True)
+    assert scanned.keys == ["process-stuck"], scanned.summary()
+    assert scanned.cause("process-stuck")["node_list"] == ["node2"]
+    assert f"(process {pid})" in scanned.text
