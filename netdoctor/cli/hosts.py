@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from netdoctor.report.model import Report
 
 EXIT_REFUSED = 1
+# ibnetdiscover writes some 100 bytes a cable.
+TOPOLOGY_MOST = 64 << 20
 # Whoever leaves out more is more likely to have a broken control host than so many broken nodes.
 FIFTH = 5
 
@@ -26,6 +28,7 @@ examples:
   netdoctor hosts show inventory.ini -n @gpu      those of a group
   netdoctor hosts convert hosts.txt --to deepspeed > hostfile
   netdoctor hosts convert --from-env --to openmpi --slots 8 > hostfile
+  netdoctor hosts convert hosts.txt --topology ibnetdiscover.txt --to plain
   netdoctor hosts good --last --to deepspeed > hostfile
   sbatch --exclude="$(netdoctor hosts bad --to slurm)" job.sh
 
@@ -62,6 +65,31 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
             metavar="EXPR",
             help="only these: gpu[01-04],gpu09, gpu*!gpu03, @group",
         )
+        one.add_argument(
+            "--topology",
+            action="append",
+            type=Path,
+            metavar="FILE",
+            help="set leaf= and order by it: ibnetdiscover, LLDP, Slurm, Kubernetes, a cloud; repeatable",
+        )
+    _add_report_words(good, bad)
+    for one in (show, convert, good, bad):
+        add_option(one, "format")
+    for one in (convert, good, bad):
+        one.add_argument(
+            "--to",
+            choices=tuple(WRITERS),
+            metavar="FORMAT",
+            required=one is convert,
+            default="plain",
+            help=", ".join(WRITERS),
+        )
+        one.add_argument("--slots", type=count, metavar="N", help="of hosts that say neither slots nor GPUs")
+    show.add_argument("-o", "--output", choices=("text", "json"), default="text", help="format (text)")
+    parser.set_defaults(run=run)
+
+
+def _add_report_words(good: argparse.ArgumentParser, bad: argparse.ArgumentParser) -> None:
     for one in (good, bad):
         add_host_arguments(
             one, f"a saved report (default: {LAST}), or host lists to filter by the last report"
@@ -77,20 +105,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         action="store_true",
         help="nor those that failed three times within 30 days (netdoctor history)",
     )
-    for one in (show, convert, good, bad):
-        add_option(one, "format")
-    for one in (convert, good, bad):
-        one.add_argument(
-            "--to",
-            choices=tuple(WRITERS),
-            metavar="FORMAT",
-            required=one is convert,
-            default="plain",
-            help=", ".join(WRITERS),
-        )
-        one.add_argument("--slots", type=count, metavar="N", help="of hosts that say neither slots nor GPUs")
-    show.add_argument("-o", "--output", choices=("text", "json"), default="text", help="format (text)")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -117,7 +131,27 @@ def _inventory(args: argparse.Namespace, hosts: Sequence[str]) -> "Inventory":
     if getattr(args, "node", None):
         chosen = set(restrict(inventory, args.node))
         inventory = replace(inventory, targets=tuple(t for t in inventory.targets if t.id in chosen))
+    if getattr(args, "topology", None):
+        targets, notes = _with_leaves(args.topology, inventory.targets)
+        inventory = replace(inventory, targets=targets, notes=(*inventory.notes, *notes))
     return inventory
+
+
+def _with_leaves(
+    paths: Sequence[Path], targets: "Sequence[Target]"
+) -> "tuple[tuple[Target, ...], list[str]]":
+    from netdoctor import files
+    from netdoctor.inventory import topology
+
+    found = []
+    for path in paths:
+        try:
+            text = files.read_regular(path, TOPOLOGY_MOST).decode("utf-8", "replace")
+        except OSError as error:
+            raise InputError(f"{clean(str(path), 200)}: {files.reason(error)}") from None
+        found.append(topology.read(str(path), text))
+    ordered, notes = topology.with_leaves(targets, topology.leaves(found))
+    return tuple(ordered), notes
 
 
 def _tell(lines: Sequence[str]) -> None:

@@ -1,0 +1,264 @@
+"""Which leaf switch each host is connected to, read from what fabrics and clouds say of it."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+from netdoctor.errors import InputError
+from netdoctor.inventory.model import Target
+from netdoctor.inventory.names import LEAF_MAX, leaf_fault
+from netdoctor.inventory.nodeset import expand
+from netdoctor.text import clean
+
+KINDS = (
+    "ibnetdiscover, iblinkinfo, `lldpcli -f json show neighbors` as NODE.json, Slurm's topology.conf or "
+    "`scontrol show topology`, `kubectl get nodes -o json`, `aws ec2 describe-instance-topology` (with "
+    "describe-instances), `gcloud compute instances list --format json`, OCI's rdmaTopologyData as NODE.json"
+)
+# Labels of a Kubernetes node that name its leaf, the most particular first: NVIDIA topograph, AWS, GCP, OCI.
+# [https://github.com/NVIDIA/topograph/blob/main/docs/reference/node-labels.md]
+LABELS = (
+    "network.topology.nvidia.com/leaf",
+    "topology.k8s.aws/network-node-layer-3",
+    "cloud.google.com/gce-topology-subblock",
+    "oci.oraclecloud.com/rdma.local_block_id",
+    "oci.oraclecloud.com/host.rack_id",
+)
+# A CA's description: the host, then its HCA. [rdma-ndd, "%h %d"]
+_CA = re.compile(r"(?P<host>[A-Za-z0-9][\w.-]*)[ :](?P<hca>(?:HCA-|mlx\d_|hfi\d_|bnxt_re|irdma)\d+)\b")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """What one file says. links: (host, its port there, switch), of ports with several switches each; names:
+    other names of a host, such as its address."""
+
+    links: tuple[tuple[str, str, str], ...] = ()
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def read(name: str, text: str) -> Topology:
+    """What a file says. name: of the file, whose stem is the host where each host has its own file.
+
+    InputError where it is none that is known, or says nothing.
+    """
+    stem = re.sub(r"\.(lldp|rdma)?\.?(json|txt)?$", "", name.rpartition("/")[2])
+    try:
+        found = _of_json(json.loads(text), stem) if text.lstrip()[:1] in ("{", "[") else _of_text(text)
+    except (ValueError, RecursionError):
+        found = None
+    if found is None:
+        raise InputError(
+            f"{clean(name, 200)}: nothing that says where hosts are connected; known are {KINDS}"
+        )
+    if not (found.links or found.names):
+        raise InputError(f"{clean(name, 200)}: it names no host and no switch")
+    return found
+
+
+def _of_text(text: str) -> Topology | None:
+    if re.search(r"^\s*SwitchName=", text, re.M | re.I):
+        return Topology(links=tuple(_slurm(text)))
+    if re.search(r'^Switch\s+\d+\s+"', text, re.M):
+        return Topology(links=tuple(_ibnetdiscover(text)))
+    if re.search(r"^(?:Switch|CA): ", text, re.M):
+        return Topology(links=tuple(_iblinkinfo(text)))
+    return None
+
+
+def _switch_name(description: str) -> str:
+    """``MF0;IB-Leaf-101:MQM8700/U1`` is how a managed switch writes its name."""
+    return re.sub(r"^MF0;|:[A-Z0-9]+/.*$", "", description.strip())
+
+
+def _ibnetdiscover(text: str) -> list[tuple[str, str, str]]:
+    links = []
+    switch = ""
+    names: dict[str, str] = {}
+    for line in text.splitlines():
+        # Switch	41 "S-b8cef603008032b8"		# "MF0;IB-ComputeLeaf-007:MQM8700/U1" enhanced port 0 lid 2382
+        head = re.match(r'(Switch|Ca|Rt)\s+\d+\s+"([^"]*)"\s*#\s*"([^"]*)"', line)
+        if head:
+            switch = head[2] if head[1] == "Switch" else ""
+            names[head[2]] = _switch_name(head[3])
+            continue
+        # [1]	"H-043f720300f4bc9e"[1](43f720300f4bc9e) 	# "gpu1 mlx5_3" lid 5 4xHDR
+        port = re.match(r'\[\d+\]\s*"H-[^"]*"\S*\s*#\s*"([^"]*)"', line)
+        ca = _CA.match(port[1]) if port and switch else None
+        if ca:
+            links.append((ca["host"], ca["hca"], switch))
+    # Switches that nobody named are all called "SwitchIB Mellanox Technologies".
+    often = Counter(names.values())
+    return [(h, p, names[s] if often[names[s]] == 1 else s.removeprefix("S-")) for h, p, s in links]
+
+
+def _iblinkinfo(text: str) -> Iterator[tuple[str, str, str]]:
+    switch = ""
+    for line in text.splitlines():
+        head = re.match(r"(Switch|CA): (?:0x[0-9a-f]+ )?(.*):\s*$", line)
+        if head:
+            switch = _switch_name(head[2]) if head[1] == "Switch" else ""
+            continue
+        #   5    1[  ] ==( 4X  53.125 Gbps Active/  LinkUp)==>      12    1[  ] "gpu1 mlx5_0" ( )
+        port = re.search(r'LinkUp\s*\)==>[^"]*"([^"]*)"', line)
+        ca = _CA.match(port[1]) if port and switch else None
+        if ca:
+            yield ca["host"], ca["hca"], switch
+
+
+def _slurm(text: str) -> Iterator[tuple[str, str, str]]:
+    for line in text.replace("\\\n", " ").splitlines():
+        words = {
+            name.lower(): value
+            for name, _, value in (w.partition("=") for w in line.partition("#")[0].split())
+        }
+        # A switch above others shows their nodes, too, in what scontrol prints.
+        if "nodes" in words and "switches" not in words and words.get("level", "0") == "0":
+            for host in expand(words["nodes"]):
+                yield host, "", words.get("switchname", "")
+
+
+def _of_json(data: Any, stem: str) -> Topology | None:
+    if isinstance(data, list):
+        return _gcloud(data)
+    if not isinstance(data, dict):
+        return None
+    if "lldp" in data:
+        return Topology(links=tuple(_lldp(data["lldp"], stem)))
+    if "Instances" in data:
+        found = [(one.get("InstanceId"), one.get("NetworkNodes")) for one in _rows(data["Instances"])]
+        return Topology(links=tuple((i, "", nodes[-1]) for i, nodes in found if i and nodes))
+    if "Reservations" in data:
+        ones = [one for group in _rows(data["Reservations"]) for one in _rows(group.get("Instances"))]
+        return Topology(names={str(one.get("InstanceId")): tuple(_aws_names(one)) for one in ones})
+    items = data.get("items")
+    if isinstance(items, list) and any("resourceStatus" in one for one in _rows(items)):
+        return _gcloud(items)
+    if isinstance(items, list) or data.get("kind") == "Node":
+        return Topology(links=tuple(_kubernetes(_rows(data.get("items", [data])))))
+    rdma = data.get("rdmaTopologyData", data)
+    if isinstance(rdma, dict) and rdma.get("customerLocalBlock"):
+        return Topology(links=((stem, "", str(rdma["customerLocalBlock"])),))
+    return None
+
+
+def _rows(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _gcloud(data: Sequence[Any]) -> Topology | None:
+    """Of instances: the sub-block, else the second of ``/cluster/rack/host``."""
+    links = []
+    for one in _rows(list(data)):
+        status = one.get("resourceStatus") or {}
+        topology = status.get("physicalHostTopology") or {}
+        parts = [part for part in str(status.get("physicalHost") or "").split("/") if part]
+        rack = parts[1] if len(parts) == 3 else ""
+        leaf = next((topology[key] for key in ("subblock", "subBlock", "block") if topology.get(key)), rack)
+        if one.get("name") and leaf:
+            links.append((str(one["name"]), "", str(leaf)))
+    return Topology(links=tuple(links)) if any("resourceStatus" in one for one in _rows(list(data))) else None
+
+
+def _lldp(lldp: Any, host: str) -> Iterator[tuple[str, str, str]]:
+    """lldpd writes one interface as an object, several as a list of such."""
+    interfaces = lldp.get("interface") if isinstance(lldp, dict) else None
+    for one in interfaces if isinstance(interfaces, list) else [interfaces]:
+        for port, row in one.items() if isinstance(one, dict) else ():
+            chassis = row.get("chassis") if isinstance(row, dict) else None
+            # {"leaf1": {"id": …}}; without a name {"id": …} itself.
+            for switch, more in chassis.items() if isinstance(chassis, dict) else ():
+                if isinstance(more, dict) and switch != "id":
+                    yield host, str(port), str(switch)
+
+
+def _aws_names(one: Mapping[str, Any]) -> Iterator[str]:
+    for key in ("PrivateDnsName", "PrivateIpAddress", "PublicDnsName", "PublicIpAddress"):
+        if one.get(key):
+            yield str(one[key])
+    yield from (str(tag.get("Value")) for tag in _rows(one.get("Tags")) if tag.get("Key") == "Name")
+
+
+def _kubernetes(nodes: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str, str]]:
+    for node in nodes:
+        metadata = node.get("metadata") or {}
+        labels = metadata.get("labels") or {}
+        leaf = next((labels[label] for label in LABELS if labels.get(label)), None)
+        if leaf and metadata.get("name"):
+            yield str(metadata["name"]), "", str(leaf)
+
+
+def leaves(found: Sequence[Topology]) -> dict[str, str]:
+    """The leaf of each host, by every name of it.
+
+    Where each rail has a switch, hosts are of one leaf that share at least half of their switches: a
+    link may be down. The leaf is named after the first switch of its first host.
+    """
+    switches: dict[str, dict[str, str]] = {}
+    for host, port, switch in (link for one in found for link in one.links):
+        switches.setdefault(host.lower(), {})[port] = switch
+    by_leaf: dict[str, set[str]] = {}  # the switches of each leaf
+    by_host: dict[str, str] = {}
+    for host, ports in switches.items():
+        switches_of = dict.fromkeys(ports[port] for port in sorted(ports, key=_natural))
+        leaf = max(by_leaf, key=lambda leaf: len(by_leaf[leaf] & switches_of.keys()), default="")
+        if not leaf or 2 * len(by_leaf[leaf] & switches_of.keys()) < min(
+            len(switches_of), len(by_leaf[leaf])
+        ):
+            leaf = name = _valid(next(iter(switches_of)))
+            while leaf in by_leaf:
+                leaf = f"{name}-{sum(one.startswith(name) for one in by_leaf) + 1}"
+        by_leaf.setdefault(leaf, set()).update(switches_of)
+        by_host[host] = leaf
+    for host, names in ((h.lower(), names) for one in found for h, names in one.names.items()):
+        if host in by_host:
+            by_host |= {name.lower(): by_host[host] for name in names}
+    return by_host
+
+
+def _natural(port: str) -> tuple[Any, ...]:
+    return tuple(int(part) if part.isdigit() else part for part in re.split(r"(\d+)", port))
+
+
+def _valid(name: str) -> str:
+    """As a hosts file takes it."""
+    # Of an OCID that is too long, the end tells it from others.
+    found = re.sub(r"[^A-Za-z0-9._:/-]+", "-", name)[-LEAF_MAX + 6 :].lstrip("._:/-")
+    return found if found and leaf_fault(found) is None else "leaf"
+
+
+def with_leaves(targets: Sequence[Target], by_host: Mapping[str, str]) -> tuple[list[Target], list[str]]:
+    """Targets with their leaf, those of a leaf one after the other; and what there is to say of it.
+
+    Leaves come in the order of their first host, so that the first host stays the first. InputError where no
+    target is known.
+    """
+
+    short = {host.partition(".")[0]: leaf for host, leaf in by_host.items() if not host[:1].isdigit()}
+
+    def leaf_of(target: Target) -> str | None:
+        for key in (target.id.lower(), target.host.lower()):
+            if leaf := by_host.get(key) or short.get(key.partition(".")[0]):
+                return leaf
+        return None
+
+    found = [replace(target, leaf=leaf_of(target) or target.leaf) for target in targets]
+    without = [target.id for target in found if target.leaf is None]
+    if len(without) == len(found):
+        names = ", ".join(list(by_host)[:3])
+        raise InputError(f"--topology knows none of these hosts; it names {clean(names, 120)} and such")
+    order = {leaf: i for i, leaf in enumerate(dict.fromkeys(target.leaf for target in found))}
+    if None in order:
+        order[None] = len(order)
+    ordered = sorted(found, key=lambda target: order[target.leaf])
+    counts = {leaf: sum(one.leaf == leaf for one in found) for leaf in order if leaf is not None}
+    notes = [f"{len(counts)} leaves: " + ", ".join(f"{leaf} {n}" for leaf, n in counts.items())]
+    if without:
+        notes.append(f"no leaf is known of {', '.join(without[:8])}" + (" and more" if without[8:] else ""))
+    if any(a.order > b.order for a, b in pairwise(ordered)):
+        notes.append("hosts are in the order of their leaves, so that neighbouring ranks share one")
+    return [replace(target, order=i) for i, target in enumerate(ordered)], notes
