@@ -1,8 +1,10 @@
 """From hosts, a report and options to a launch plan. Pure."""
 
 import ipaddress
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 
 from netdoctor.errors import InputError
 from netdoctor.inventory import Target
@@ -78,7 +80,7 @@ def plan(
         network=found.network,
     )
     arithmetic, warned = sizes(launch_plan)
-    remarks += [*_numbering(launch_plan), *warned, *_fits(launch_plan)]
+    remarks += [*_numbering(launch_plan), *_leaves(targets), *warned, *_fits(launch_plan)]
     fit = None
     if options.fit is not None:
         tp, pp = options.tp or options.fit.tp or 1, options.pp or options.fit.pp or 1
@@ -101,6 +103,18 @@ def _numbering(plan: LaunchPlan) -> list[str]:
         return []
     return [
         f"torchrun's c10d numbers the nodes by their {by} sorted as text; --rdzv static as they are listed"
+    ]
+
+
+def _leaves(targets: Sequence[Target]) -> list[str]:
+    """Where nodes of one leaf are not neighbours, and so neither are their ranks."""
+    runs = [leaf for leaf, _ in groupby(target.leaf for target in targets) if leaf is not None]
+    again = [leaf for leaf, count in Counter(runs).items() if count > 1]
+    if not again:
+        return []
+    return [
+        f"nodes of leaf {again[0]} are not one after the other in the list, and neighbouring ranks are on "
+        "different switches: `netdoctor hosts convert --topology` orders it"
     ]
 
 

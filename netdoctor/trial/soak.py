@@ -15,6 +15,8 @@ SCHEMA = "netdoctor.soak/1"
 LABEL = 10
 # A soak holds so many different causes at most, and shows so many figures: its memory does not grow.
 CAUSES_MAX, FIGURES_MAX, SHOWN_MAX = 500, 20_000, 8
+# How much more often a node is slow than a path of it that goes with it.
+MANY = 10
 ROOMS = ("bw.", "gpu.", "fs.")
 
 
@@ -195,6 +197,20 @@ def in_order(soak: Soak) -> list[Anomaly]:
     return sorted(soak.anomalies.values(), key=lambda one: (one.first_s, rank.get(one.status, 3)))
 
 
+def paths_of_nodes(soak: Soak) -> dict[int, Anomaly]:
+    """By id: paths that were slow in a few rounds, and the anomaly of the node at one end that was slow in
+    many. In a round with few pairs a slow node looks like a slow path."""
+    nodes = [one for one in soak.anomalies.values() if one.is_rate and len(one.at) == 1]
+    found = {}
+    for one in soak.anomalies.values():
+        ends = [
+            node for node in nodes if node.at.keys() <= one.at.keys() and node.rounds >= MANY * one.rounds
+        ]
+        if one.is_rate and len(one.at) > 1 and ends:
+            found[id(one)] = max(ends, key=lambda node: node.rounds)
+    return found
+
+
 def headline(soak: Soak, state: State) -> str:
     """The verdict in a line."""
     rounds = f"{soak.rounds} round{'' if soak.rounds == 1 else 's'} in {soak.seconds / 60:.1f} min"
@@ -203,7 +219,8 @@ def headline(soak: Soak, state: State) -> str:
         also = f"; {warnings} warning{'' if warnings == 1 else 's'} from the start on" if warnings else ""
         return f"nothing came up in {rounds}{also}"
     if state is State.PROBLEMS:
-        found = [one for one in soak.anomalies.values() if one.status != "unknown"]
+        paths = paths_of_nodes(soak)
+        found = [one for one in soak.anomalies.values() if one.status != "unknown" and id(one) not in paths]
         return f"{len(found)} in {rounds}"
     if state is State.INTERRUPTED:
         return f"interrupted; nothing came up in {rounds}"
@@ -219,7 +236,9 @@ def lines(soak: Soak, state: State, began: float, width: int) -> Iterator[str]:
     width = max(width, 40)
     pad = " " * LABEL
     yield from hung(headline(soak, state), f"{state.upper():<{LABEL - 1}} ", width, pad)
-    for one in in_order(soak)[:SHOWN_MAX]:
+    paths = paths_of_nodes(soak)
+    chosen = [one for one in in_order(soak) if id(one) not in paths]
+    for one in chosen[:SHOWN_MAX]:
         yield ""
         nodes = fold(sorted(one.at), 60)
         title = one.title.replace("{nodes}", nodes)
@@ -227,11 +246,15 @@ def lines(soak: Soak, state: State, began: float, width: int) -> Iterator[str]:
         yield from hung(_when(one, soak, began), f"{'first':<{LABEL}}", width, pad)
         if one.evidence:
             yield from hung(one.evidence, f"{'found':<{LABEL}}", width, pad)
+        if also := [a for a in in_order(soak) if paths.get(id(a)) is one]:
+            rounds = sum(a.rounds for a in also)
+            text = f"in {rounds} more round{'s' if rounds > 1 else ''} one path of it alone was slow"
+            yield from hung(text, f"{'also':<{LABEL}}", width, pad)
         if one.fix:
             text, *commands = one.fix.split("\n")
             yield from hung(text, f"{'fix':<{LABEL}}", width, pad)
             yield from (f"  {command}" for command in commands)
-    if (rest := len(soak.anomalies) - SHOWN_MAX) > 0:
+    if (rest := len(chosen) - SHOWN_MAX) > 0:
         yield from ("", f"{'':<{LABEL}}and {rest} more; JSON has all")
     if soak.dropped:
         yield f"{'note':<{LABEL}}{soak.dropped} further causes were not kept"

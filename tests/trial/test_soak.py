@@ -160,3 +160,19 @@ def test_hostile_text_is_inert() -> None:
         printed = shown(soak)
         assert not [c for c in printed if (ord(c) < 32 and c != "\n") or 127 <= ord(c) < 160], repr(text)
         json.dumps(to_json(soak, State.PROBLEMS, 0.0))
+
+
+def test_a_path_that_is_slow_now_and_then_goes_with_its_node() -> None:
+    node = cause("slow-node", "n1", status="fail", check="bw.tcp", title="n1 is slow")
+    path = cause("slow-path", "n1", "n2", status="fail", check="bw.tcp", title="n1 -> n2 is slow")
+    other = cause("slow-path", "n0", "n2", status="fail", check="bw.tcp", title="n0 -> n2 is slow")
+    soak = soaked(report(), report(path), *[report(node)] * 12, report(other))
+    text = shown(soak)
+    assert text.startswith("PROBLEMS  2 in 15 rounds")
+    assert "also      in 1 more round one path of it alone was slow" in text
+    assert "n1 -> n2 is slow" not in text
+    assert "n0 -> n2 is slow" in text
+    titles = {one["title"] for one in to_json(soak, soak.state(), 0.0)["anomalies"]}
+    assert titles == {"n1 is slow", "n1 -> n2 is slow", "n0 -> n2 is slow"}
+    # As often as the node it stands for itself.
+    assert "n1 -> n2 is slow" in shown(soaked(*[report(node), report(path)] * 3))
