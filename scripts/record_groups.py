@@ -8,9 +8,10 @@ import json
 import random
 from importlib.metadata import version
 from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
-from megatron.core import parallel_state
+from megatron.core import parallel_state  # type: ignore[import-not-found]
 
 GROUPS = {
     "tp": parallel_state.get_tensor_model_parallel_group,
@@ -27,7 +28,7 @@ def groups(rank: int, world: int, sizes: dict[str, int]) -> dict[str, list[int]]
     def made(ranks: list[int] | None = None, *_: object, **__: object) -> object:
         return SimpleNamespace(ranks=ranks, name=lambda: "", size=lambda: len(ranks or ()))
 
-    torch_distributed = {
+    torch_distributed: dict[str, Any] = {
         "is_initialized": lambda: True,
         "get_world_size": lambda *_: world,
         "get_rank": lambda *_: rank,
