@@ -1,5 +1,6 @@
 """From bytes to what rules read: which kind of file it is, and one object for each way to look at it."""
 
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from netdoctor.lint.model import Kind, Position
 from netdoctor.lint.program import Python, Text, parse_python
 from netdoctor.lint.slurm import Request, Step, read_request, step
 from netdoctor.lint.syntax import parse
-from netdoctor.lint.values import Hole, Script, Value, join, text_value
+from netdoctor.lint.values import Hole, Script, Value, Word, join, text_value
 from netdoctor.tables import names
 from netdoctor.text import clean
 
@@ -333,6 +334,14 @@ def _settings_of_shell(shell: Shell) -> Iterator[Setting]:
     for a in shell.script.assignments:
         sure = a.certain and a.exported and a.how != "command" and not a.level
         yield Setting(a.name, a.value, a.position, a.exported, a.level, a.literal, certain=sure)
+    for word in [one.value for one in shell.request.options if one.name == "export"]:
+        yield from _exports(word)
+    for launch in shell.launches_of("srun", "sbatch", "salloc"):
+        for word in launch.all("export"):
+            yield from _exports(word)
+    for command in shell.script.commands:
+        if command.name == "ray":
+            yield from _runtime_env(command.words)
     for launch in shell.launches_of("docker", "mpirun"):
         container = launch.program == "docker"
         for word in launch.all("env" if container else "x"):
@@ -340,6 +349,33 @@ def _settings_of_shell(shell: Shell) -> Iterator[Setting]:
             if equals:
                 value = join((rest, *word.value.pieces[1:]))
                 yield Setting(name, value, word.position, container=container)
+
+
+def _exports(word: Word | None) -> Iterator[Setting]:
+    """``ALL,NAME=value,OTHER=value`` of Slurm; a value may hold commas in quotes."""
+    text = word.text if word is not None else None
+    for part in re.findall(r"(?:'[^']*'|\"[^\"]*\"|[^,])+", text or ""):
+        name, equals, value = part.partition("=")
+        if equals and name.isidentifier() and word is not None:
+            yield Setting(name, text_value(value.strip("'\"")), word.position)
+
+
+def _runtime_env(words: Sequence[Word]) -> Iterator[Setting]:
+    """What ``ray job submit --runtime-env-json '{"env_vars": {…}}'`` sets."""
+    for at, word in enumerate(words):
+        name, equals, text = (word.text or "").partition("=")
+        if name != "--runtime-env-json":
+            continue
+        if not equals:
+            text = words[at + 1].text or "" if at + 1 < len(words) else ""
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+        variables = found.get("env_vars") if isinstance(found, dict) else None
+        for key, value in variables.items() if isinstance(variables, dict) else ():
+            if isinstance(value, str):
+                yield Setting(key, text_value(value), word.position)
 
 
 def _settings_of_env(file: Text) -> Iterator[Setting]:

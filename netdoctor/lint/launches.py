@@ -159,6 +159,8 @@ def _launches_in(words: tuple[Word, ...], base: Launch, depth: int = 0) -> list[
             return [launch]
         inner = replace(base, starters=(*base.starters, launch))
         return [launch, *_launches_in(launch.rest[1:], inner, depth + 1)]
+    if (name, verb) == ("ray", "job"):  # ray job submit OPTIONS -- COMMAND
+        return _behind_unknown(words[2:], base, depth)
     if name in _UNKNOWN:
         return _behind_unknown(words[1:], base, depth)
     if name.startswith(("python", "pypy")):

@@ -9,6 +9,7 @@ class _Names(Struct, forbid_unknown_fields=True):
     nccl: str  # without ``NCCL_`` in front
     gloo: str
     launch: str
+    torch: str  # of torch, CUDA and OpenMP
     slurm: str  # set by Slurm, without ``SLURM_``
     others: str  # of other programs
     corrections: dict[str, str]  # what people write for one
@@ -19,7 +20,7 @@ NCCL = frozenset(f"NCCL_{name}" for name in tables.names(_TABLE.nccl))
 GLOO = tables.names(_TABLE.gloo)
 LAUNCH = tables.names(_TABLE.launch)
 SLURM = frozenset(f"SLURM_{name}" for name in tables.names(_TABLE.slurm))
-KNOWN = NCCL | GLOO | LAUNCH
+KNOWN = NCCL | GLOO | LAUNCH | tables.names(_TABLE.torch)
 OTHERS = tables.names(_TABLE.others)
 CORRECTIONS = _TABLE.corrections
 

@@ -10,7 +10,7 @@ SHELLS = names("bash sh zsh dash ksh")
 # Programs that start what they are given somewhere else: once for each task or host.
 STARTERS = names("srun mpirun mpiexec mpiexec.hydra orterun prun jsrun ssh pdsh clush parallel-ssh")
 REMOTE = names("ssh pdsh clush parallel-ssh")  # the environment stays behind
-_WRAPPERS = names("sudo nohup timeout env exec time numactl docker podman singularity apptainer kubectl")
+_WRAPPERS = names("sudo nohup timeout env exec time numactl docker podman singularity apptainer kubectl ray")
 _SSH_WITH_VALUE = frozenset(f"-{letter}" for letter in "BbcDEeFIiJLlmOopQRSWw")
 
 

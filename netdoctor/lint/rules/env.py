@@ -16,9 +16,17 @@ TORCH_DOC = "https://docs.pytorch.org/docs/stable/distributed.html#environment-v
 TORCHRUN_DOC = "https://docs.pytorch.org/docs/stable/elastic/run.html"
 DEBUG_WORDS = ("VERSION", "WARN", "INFO", "ABORT", "TRACE")
 EPHEMERAL = range(32768, 61000)  # net.ipv4.ip_local_port_range as Linux ships it
-PREFIXES = ("NCCL_", "NCC_", "NCLL_", "NNCL_", "GLOO_", "MASTER_", "WORLD", "LOCAL_", "CUDA_VISIBLE")
+PREFIXES = (
+    "NCCL_", "NCC_", "NCLL_", "NNCL_", "GLOO_", "TORCH_", "PYTORCH_", "MASTER_", "WORLD", "LOCAL_", "CUDA_",
+    "OMP_", "UCX_",
+)  # fmt: skip
+# A script may have variables of its own that begin so, and uses them then.
+PERHAPS_OWN = ("MASTER_", "WORLD", "LOCAL_", "CUDA_", "TORCH_", "PYTORCH_", "OMP_", "UCX_")
+# torch/csrc/distributed/c10d/debug.cpp: another word ends the job when the process group is made.
+TORCH_DEBUG = ("OFF", "INFO", "DETAIL")
 LOOPBACK = re.compile(r"localhost(\.localdomain)?|127\.\d+\.\d+\.\d+|::1|\[::1\]|0\.0\.0\.0")
 NO_DEVICE = re.compile(r"\^?=?((eth|ib|ens|eno|enp|bond)\d\S*|mlx\d_[OolI]\d*)")
+DEVICE = re.compile(r"\^?=?mlx\d_\d+(:\d+)?")
 # What guides have where an address belongs; no host may be called so.
 PLACEHOLDER = re.compile(
     r"(?i)<[^<>]*>|\[[^\[\]:]*\]|(x{1,3}\.){3}x{1,3}|your[-_ ].*|.*[-_ ]here|"
@@ -76,10 +84,10 @@ def env_unknown_name(settings: Settings) -> Iterator[Found]:
         if item.name in reported or not item.exported or not item.name.startswith(PREFIXES):
             continue
         correct = nearest(item.name)
-        if correct and not item.name.startswith(("MASTER_", "WORLD", "LOCAL_", "CUDA_")):
+        if correct and not item.name.startswith(PERHAPS_OWN):
             text = f"nothing reads {item.name}: it has no effect"
         elif correct and settings.file.text.count(item.name) < 2:
-            text = f"nothing here reads {item.name}, and torch reads {correct}"
+            text = f"nothing here reads {item.name}; what is read is called {correct}"
         else:
             continue
         reported.add(item.name)
@@ -167,6 +175,12 @@ def env_word(settings: Settings) -> Iterator[Found]:
                 f"NCCL_DEBUG knows {', '.join(DEBUG_WORDS)} and not {number}{text}: nothing is printed",
                 "NCCL_DEBUG=INFO",
             )
+        elif item.name == "TORCH_DISTRIBUTED_DEBUG" and text.upper() not in TORCH_DEBUG:
+            yield Found(
+                item.position,
+                f"TORCH_DISTRIBUTED_DEBUG knows {', '.join(TORCH_DEBUG)} and not {text}: torch ends",
+                "TORCH_DISTRIBUTED_DEBUG=DETAIL",
+            )
         elif item.name in nccl.CHOICES and (odd := nccl.unknown_choice(item.name, text, (2, 30))):
             known = ", ".join(nccl.CHOICES[item.name])
             yield Found(
@@ -248,6 +262,12 @@ def env_ifname(settings: Settings) -> Iterator[Found]:
                 item.position,
                 f"gloo takes exact names: it looks for an interface called {entries[0]} and ends the job",
                 "the name of the interface itself",
+            )
+        elif not hca and (device := next((e for e in entries if DEVICE.fullmatch(e)), None)):
+            yield Found(
+                item.position,
+                f"{name} takes network interfaces, and {device} is an RDMA device: {ends}",
+                f"the interface that `rdma link` shows beside {device.strip('^=')}",
             )
         elif hca and (odd := next((e for e in entries if NO_DEVICE.fullmatch(e)), None)):
             what = "has a letter for a digit" if "mlx" in odd else "is a network interface"

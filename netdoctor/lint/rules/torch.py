@@ -95,7 +95,10 @@ def torch_endpoint(shell: Shell) -> Iterator[Found]:
                     for h in address.value.holes
                 )
             )
-            if is_placeholder(address.value):
+            port = (address.text or "").rpartition(":")[2] if address is endpoint else ""
+            if port.isdecimal() and not 0 < int(port[:9]) < 65536:
+                yield Found(address.position, f"{port[:20]} is no port: torchrun ends at once", "node0:29500")
+            elif is_placeholder(address.value):
                 yield Found(
                     address.position, f"{address.value} is a placeholder: no host is called so", "node0"
                 )
@@ -286,7 +289,8 @@ def torch_option(shell: Shell) -> Iterator[Found]:
     for launch in shell.launches_of(*TORCH):
         every = PROGRAMS[launch.program].all
         for option in launch.options:
-            raw = option.word.raw or option.word.value.head
+            head = option.word.value.head  # of an option from a variable the text that stands there is $NAME
+            raw = head if head.startswith("--") else option.word.raw or head
             if (
                 option.name in every
                 or option.behind_any
