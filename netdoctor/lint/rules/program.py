@@ -68,7 +68,9 @@ def python_rendezvous(program: Python) -> Iterator[Found]:
         dist.init_process_group("nccl")
     """
     alone = any(_constant(_keyword(c, "world_size")) == 1 for c in program.calls("init_process_group"))
-    if not alone and not _spawns(program) and "WORLD_SIZE" not in program.assigned_variables():
+    if not (alone or _spawns(program) or _rank_is_given(program)) and (
+        "WORLD_SIZE" not in program.assigned_variables()
+    ):
         for node, text in _local_addresses(program) if program.mentions(r"\Ainit_process_group\Z") else ():
             yield Found(
                 program.position(node),
@@ -90,6 +92,17 @@ def python_rendezvous(program: Python) -> Iterator[Found]:
                 f"timeout={seconds} is no timedelta: init_process_group ends with a TypeError",
                 f"timeout=timedelta(seconds={seconds})",
             )
+
+
+def _rank_is_given(program: Python) -> bool:
+    """Whether a function that joins the group gets its rank as an argument: from whom is not known here."""
+    for call in program.calls("init_process_group"):
+        rank = _keyword(call, "rank")
+        functions = [one for one in program.enclosing(call) if isinstance(one, ast.FunctionDef)]
+        names = {one.arg for f in functions for one in (*f.args.args, *f.args.kwonlyargs)}
+        if isinstance(rank, ast.Name) and rank.id in names:
+            return True
+    return False
 
 
 @rule(Severity.WARNING, Python, Kind.PYTHON, DIST)

@@ -267,7 +267,11 @@ def slurm_option(shell: Shell) -> Iterator[Found]:
     for name in sorted(shell.script.used - SLURM):
         if name.startswith("SLURM_") and name not in {a.name for a in shell.script.assignments}:
             near = difflib.get_close_matches(name, SLURM, n=1, cutoff=0.92)
-            rows = [n for n, line in enumerate(shell.file.lines, 1) if re.search(rf"\$\{{?{name}\b", line)]
+            rows = [
+                n
+                for n, line in enumerate(shell.file.lines, 1)
+                if re.search(rf"\$(?:\{{{name}(?!\w|:?[-=])|{name}\b)", line)
+            ]
             if near and rows:
                 yield Found(Position(rows[0]), f"Slurm sets no {name}: it is empty here", near[0])
     lists = [(shell.request.options, "sbatch")] if shell.batch else []
