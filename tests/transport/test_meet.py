@@ -238,7 +238,7 @@ def test_a_node_whose_name_stands_for_something_else_is_told_apart() -> None:
 @pytest.mark.process
 def test_a_task_that_was_never_asked_anything_says_so() -> None:
     port, said = free_port(), []
-    transport = MeetTransport(Limits(), at(port, tasks=2, wait_s=0.5))
+    transport = MeetTransport(Limits(), at(port, tasks=2, wait_s=3.0))
 
     def task() -> None:
         listening(port)
