@@ -262,6 +262,8 @@ def _kind_of_config(text: str) -> Kind | None:
         return Kind.ROLL
     if "actor_rollout_ref" in keys or ("trainer" in keys and "n_gpus_per_node" in text):
         return Kind.VERL
+    if {"trainer", "model"} <= keys and "model_parallel_size" in text:
+        return Kind.NEMO
     if keys & {"train_micro_batch_size_per_gpu", "zero_optimization", "train_batch_size"}:
         return Kind.DEEPSPEED
     return None

@@ -27,6 +27,7 @@ class Kind(StrEnum):
     RAY = "ray"
     VERL = "verl"
     ROLL = "roll"
+    NEMO = "nemo"
     ACCELERATE = "accelerate"
     DEEPSPEED = "deepspeed"
     PYTHON = "python"

@@ -1,14 +1,19 @@
 """Frameworks' configurations: devices, parallel sizes and batches that fit together."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from math import prod
 
 from netdoctor.lint.documents import Item
 from netdoctor.lint.files import Config, Shell
+from netdoctor.lint.launches import Launch
 from netdoctor.lint.model import Found, Kind, Position, Severity, rule
 
 VERL = "https://verl.readthedocs.io/en/latest/examples/config.html"
 ROLL = "alibaba/ROLL roll/configs/worker_config.py, roll/distributed/scheduler/resource_manager.py"
+NEMO = "NVIDIA/NeMo nemo/lightning/megatron_init.py, world_size % total_model_size"
+NEMO_SIZES = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
+OPENRLHF = "OpenRLHF/OpenRLHF openrlhf/cli/train_ppo_ray.py train"
 DS = "https://www.deepspeed.ai/docs/config-json/#batch-size-related-parameters"
 _RANGE = re.compile(r"list\(range\((\d{1,5})(?:,\s*(\d{1,5}))?\)\)")
 _LIST = re.compile(r"\[\s*\d{1,5}\s*(?:,\s*\d{1,5}\s*)*(?:,\s*)?\]")
@@ -176,15 +181,126 @@ def cfg_verl_line(shell: Shell) -> Iterator[Found]:
             actor_rollout_ref.rollout.tensor_model_parallel_size=2
     """
     for launch in shell.launches_of("python"):
-        numbers: dict[str, int] = {}
-        positions: dict[str, Position] = {}
-        for word in launch.rest:
-            name, _, text = (word.text or "").lstrip("+").partition("=")
-            if text.isdecimal() and len(text) < 7:
-                numbers[name], positions[name] = int(text), word.position
+        numbers, positions = _dotted(launch)
         nodes, gpus = numbers.get("trainer.nnodes"), numbers.get("trainer.n_gpus_per_node")
         if (tensor := f"actor_rollout_ref.{TENSOR}") in numbers:
             yield from _tensor(numbers[tensor], nodes, gpus, positions[tensor])
+
+
+def _dotted(launch: Launch) -> tuple[dict[str, int], dict[str, Position]]:
+    """Numbers that are given as ``trainer.nnodes=2``, and where."""
+    numbers: dict[str, int] = {}
+    positions: dict[str, Position] = {}
+    for word in launch.rest:
+        name, _, text = (word.text or "").lstrip("+").partition("=")
+        if text.isdecimal() and len(text) < 7:
+            numbers[name], positions[name] = int(text), word.position
+    return numbers, positions
+
+
+@rule(Severity.ERROR, Config, Kind.NEMO, NEMO)
+def cfg_nemo(config: Config) -> Iterator[Found]:
+    """Tensor, pipeline and context parallel sizes of NeMo divide its devices.
+
+    What happens:
+        Every rank ends with an assertion: the world size is no multiple of their product.
+    Write instead:
+        Sizes whose product divides trainer.devices times trainer.num_nodes.
+    Wrong:
+        trainer:
+          devices: 8
+          num_nodes: 2
+        model:
+          tensor_model_parallel_size: 4
+          pipeline_model_parallel_size: 3
+    Right:
+        trainer:
+          devices: 8
+          num_nodes: 2
+        model:
+          tensor_model_parallel_size: 4
+          pipeline_model_parallel_size: 2
+    """
+    for document in config.documents_of(Kind.NEMO):
+        sizes = {name: document.get("model", name) for name in NEMO_SIZES}
+        known = {name: item.number for name, item in sizes.items() if item is not None and item.number}
+        last = next((sizes[name] for name in reversed(known)), None)
+        world = (document.number_at("trainer", "devices"), document.number_at("trainer", "num_nodes"))
+        if last is not None:
+            yield from _divided(known.values(), world, last.position)
+
+
+@rule(Severity.ERROR, Shell, Kind.SHELL, NEMO)
+def cfg_nemo_line(shell: Shell) -> Iterator[Found]:
+    r"""NeMo's sizes on the command line fit together.
+
+    What happens:
+        As in cfg.nemo: every rank ends with an assertion.
+    Write instead:
+        Sizes whose product divides trainer.devices times trainer.num_nodes.
+    Wrong:
+        srun python megatron_gpt_pretraining.py trainer.devices=8 trainer.num_nodes=2 \
+            model.tensor_model_parallel_size=8 model.pipeline_model_parallel_size=4
+    Right:
+        srun python megatron_gpt_pretraining.py trainer.devices=8 trainer.num_nodes=2 \
+            model.tensor_model_parallel_size=8 model.pipeline_model_parallel_size=2
+    """
+    for launch in shell.launches_of("python"):
+        numbers, positions = _dotted(launch)
+        names = [f"model.{name}" for name in NEMO_SIZES if f"model.{name}" in numbers]
+        if names:
+            world = (numbers.get("trainer.devices"), numbers.get("trainer.num_nodes"))
+            yield from _divided([numbers[name] for name in names], world, positions[names[-1]])
+
+
+def _divided(
+    sizes: Iterable[int], world: tuple[int | None, int | None], position: Position
+) -> Iterator[Found]:
+    devices, nodes = world
+    product = prod(sizes)
+    # One device is what files have whose devices are given on the command line.
+    if devices and nodes and devices * nodes > 1 and product and devices * nodes % product:
+        yield Found(
+            position,
+            f"{devices} x {nodes} = {devices * nodes} devices are not divided by {product}: every rank ends",
+            f"sizes whose product divides {devices * nodes}",
+        )
+
+
+@rule(Severity.ERROR, Shell, Kind.SHELL, OPENRLHF)
+def cfg_openrlhf(shell: Shell) -> Iterator[Found]:
+    r"""OpenRLHF's engines take as many GPUs as the actor they share them with.
+
+    What happens:
+        With --train.colocate_all (once --colocate_all_models) and without async training the job ends with
+        an assertion: actor nodes x GPUs has to be engines x tensor parallel size.
+    Write instead:
+        As many engines as the actor has GPUs, divided by the tensor parallel size.
+    Wrong:
+        python3 -m openrlhf.cli.train_ppo_ray --actor.num_nodes 1 --actor.num_gpus_per_node 8 \
+            --vllm.num_engines 8 --vllm.tensor_parallel_size 2 --train.colocate_all
+    Right:
+        python3 -m openrlhf.cli.train_ppo_ray --actor.num_nodes 1 --actor.num_gpus_per_node 8 \
+            --vllm.num_engines 4 --vllm.tensor_parallel_size 2 --train.colocate_all
+    """
+    for launch in shell.launches_of("python"):
+        texts = [word.text or "" for word in launch.rest]
+        if not any(text.startswith("openrlhf.") for text in texts[:2]):
+            continue
+        # Once ``--actor_num_nodes``, now ``--actor.num_nodes``.
+        names = [text.lstrip("-").replace("_", ".", 0 if "." in text else 1) for text in texts]
+        if not {"train.colocate_all", "colocate.all_models"} & {*names} or any("async" in n for n in names):
+            continue
+        found = {name: word.value.number for name, word in zip(names, launch.rest[1:], strict=False)}
+        nodes, gpus = found.get("actor.num_nodes", 1), found.get("actor.num_gpus_per_node", 8)
+        engines, tensor = found.get("vllm.num_engines"), found.get("vllm.tensor_parallel_size", 1)
+        if nodes and gpus and engines and tensor and nodes * gpus != engines * tensor:
+            yield Found(
+                launch.rest[names.index("vllm.num_engines")].position,
+                f"{engines} engines x {tensor} GPUs, and the actor they share has {nodes} x {gpus}: the job "
+                "ends with an assertion",
+                "engines x tensor parallel size = nodes x GPUs of the actor",
+            )
 
 
 @rule(Severity.ERROR, Config, Kind.DEEPSPEED, DS)
