@@ -103,6 +103,7 @@ def _unexpected(
     for world in sorted({rank.world for rank in ranks.values()}):
         collective = {k: str(r.channels[0]) for k, r in ranks.items() if r.world == world and r.channels}
         yield from _differ("the number of channels", collective)
+    yield from _rails(log)
     if log.cut:  # who ended may be behind what was read
         yield f"NCCL says so much that only its first {log.lines:,} lines were looked at"
     stuck = [] if log.cut else [key for key, rank in log.ranks.items() if rank.begun - rank.done]
@@ -134,6 +135,18 @@ def _gdr_missing(log: NcclLog, links: Mapping[str, int]) -> Iterator[str]:
         why = f" ({sorted(reasons)[0]})" if reasons else ""
         others = f", while {_who(direct)} use{'s' * (len({k[0] for k in direct}) == 1)} it" if direct else ""
         yield f"{_who(through_host)}: data go through host memory, GPUDirect RDMA is off{why}{others}"
+
+
+def _rails(log: NcclLog) -> Iterator[str]:
+    """GPUs that send over another network device than the GPUs of their number on most hosts."""
+    by_number: dict[str, dict[tuple[str, str, str], str]] = {}
+    for (host, pid, number), rank in log.ranks.items():
+        if rank.devices:
+            by_number.setdefault(number, {})[host, pid, number] = ", ".join(map(str, sorted(rank.devices)))
+    for number, values in by_number.items():
+        most = max(Counter(values.values()).values())
+        if len({key[0] for key in values}) > 2 and 2 * most > len(values):  # of two nobody is the odd one
+            yield from _differ(f"the network device of GPU {number}", values)
 
 
 def _differ(what: str, values: Mapping[Any, str]) -> Iterator[str]:

@@ -29,6 +29,7 @@ _INIT = re.compile(
 _CHANNEL = re.compile(
     r"Channel (\d+)(?:/\d+)? : \d+\[\w+\] -> \d+\[\w+\] (?:\[(send|receive)\] )?via ([^\n]{1,80})"
 )
+_DEVICE = re.compile(r"NET/([A-Za-z_]\w{0,30})/(\d{1,4})\b")
 _COUNTS = re.compile(
     r"(\d+) coll channels, (?:\d+ collnet channels, )?(?:(\d+) nvls channels, )?(\d+) p2p channels,"
 )
@@ -63,6 +64,7 @@ class Rank:
     channels: tuple[int, int, int] | None = None  # collective, NVLS, point to point, the most of a group
     # Connections by transport, receiving ends not counted a second time.
     links: dict[str, int] = field(default_factory=dict)
+    devices: set[int] = field(default_factory=set)  # NCCL's numbers of those that it sends over
     nvls: bool | None = None
     begun: set[str] = field(default_factory=set)
     done: set[str] = field(default_factory=set)
@@ -185,6 +187,8 @@ def _rank(rank: Rank, text: str) -> None:
         if channel is not None and channel[2] != "receive":
             kind = transport(channel[3])
             rank.links[kind] = rank.links.get(kind, 0) + 1
+            if (device := _DEVICE.match(channel[3])) and device[1] != "Socket":
+                rank.devices.add(int(device[2]))
     elif init := _INIT.search(text):
         (rank.begun if init[4] == "START" else rank.done).add(init[1])
         if int(init[3]) > rank.world:

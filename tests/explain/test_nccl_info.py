@@ -159,3 +159,17 @@ def test_transport_kinds() -> None:
         "direct shared memory": "SHM",
     }
     assert {via: transport(via) for via in kinds} == kinds
+
+
+def rails(*devices: int, network: str = "IB") -> list[str]:
+    """What is odd where GPU 3 of each host sends over these devices."""
+    line = "gpu{0}:100:200 [3] NCCL INFO Channel 00/0 : {0}[3] -> 9[3] [send] via NET/{1}/{2}/GDRDMA\n"
+    return list(info(log="".join(line.format(i, network, one) for i, one in enumerate(devices))).unexpected)
+
+
+def test_a_gpu_that_sends_over_another_rail_is_told() -> None:
+    assert rails(3, 3, 2, 3) == ["gpu2: the network device of GPU 3 is 2, elsewhere it is 3"]
+    assert rails(3, 3, 3, 3) == []
+    assert rails(3, 2) == []  # nobody is the odd one
+    assert rails(0, 1, 0, 1) == []
+    assert rails(0, 0, 1, network="Socket") == []
