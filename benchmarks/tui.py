@@ -130,7 +130,7 @@ def stream(nodes: int, rate: int, seconds: float) -> dict[str, float]:
     late: list[float] = []
 
     async def watch() -> None:
-        while not source.ended.is_set():
+        while not (source.ended.is_set() and late):
             before = time.perf_counter()
             await asyncio.sleep(0.005)
             late.append((time.perf_counter() - before - 0.005) * 1000)

@@ -8,10 +8,13 @@ import pytest
 
 from netdoctor.explain.engine import explain_text
 from netdoctor.explain.model import Confidence, Explanation
-from tests.explain.programs import failing
+from tests.explain.programs import failing, well
 
 RECORDED: list[dict[str, Any]] = [
     json.loads(line) for line in Path(__file__).with_name("recorded.jsonl").read_text("utf-8").splitlines()
+]
+WELL: list[dict[str, Any]] = [
+    json.loads(line) for line in Path(__file__).with_name("well.jsonl").read_text("utf-8").splitlines()
 ]
 # What is of the program's node, files or environment, named by its own label.
 OWN = {
@@ -56,3 +59,20 @@ def test_the_cluster_is_not_blamed(explained: dict[str, Explanation]) -> None:
         if reason.confidence is Confidence.CERTAIN and reason.known.label not in OTHER.get(name, OWN)
     }
     assert not blamed
+
+
+def test_programs_that_end_well_are_all_recorded() -> None:
+    assert [one["name"] for one in WELL] == [name for group in well.GROUPS.values() for name in group]
+    assert all(one["exit"] == "0" for one in WELL)
+
+
+# What they handled is called likely: nothing in these logs tells that the program meant to go on.
+LIKELY = {"resumed", "no_free_port", "memory_is_tried"}
+
+
+@pytest.mark.parametrize("one", WELL, ids=lambda one: str(one["name"]))
+def test_a_job_that_ended_well_is_not_the_clusters_trouble(one: dict[str, Any]) -> None:
+    reasons = [r for r in explain_text({"log": one["log"]}).reasons if r.known.label not in OWN]
+    assert not any(reason.confidence is Confidence.CERTAIN for reason in reasons)
+    if one["name"] not in LIKELY:
+        assert not any(reason.confidence is Confidence.LIKELY for reason in reasons)
