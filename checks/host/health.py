@@ -78,7 +78,7 @@ def _processes(health: HealthFacts) -> Iterator[Finding]:
             f"{health.zombies} processes have ended and their parents have not taken notice",
             observed=f"{health.zombies} zombies",
             expected=f"far fewer than kernel.pid_max = {health.pid_max}",
-            fixes=look("see whose they are", "ps -eo state,ppid,comm | grep ^Z | sort | uniq -c"),
+            fixes=look("see whose they are", "ps -eo state,ppid,comm --sort state"),
         )
 
 
@@ -107,7 +107,7 @@ def _parts(health: HealthFacts) -> Iterator[Finding]:
             f"{health.machine_checks} CPUs took a machine-check exception since the start",
             observed=f"machine checks on {health.machine_checks} CPUs",
             expected="none",
-            fixes=look("read what the processor said", "dmesg -T --level emerg,err | grep -i mce", root=True),
+            fixes=look("read the lines with mce", "dmesg -T --level emerg,alert,crit,err", root=True),
         )
     for disk in health.disks:
         yield DISK.warn(

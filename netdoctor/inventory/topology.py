@@ -3,9 +3,9 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import chain, count, pairwise
 from typing import Any
 
 from netdoctor.errors import InputError
@@ -30,14 +30,26 @@ LABELS = (
 )
 # A CA's description: the host, then its HCA. [rdma-ndd, "%h %d"]
 _CA = re.compile(r"(?P<host>[A-Za-z0-9][\w.-]*)[ :](?P<hca>(?:HCA-|mlx\d_|hfi\d_|bnxt_re|irdma)\d+)\b")
+_IBNETDISCOVER = (
+    # Switch	41 "S-b8cef603008032b8"		# "MF0;IB-ComputeLeaf-007:MQM8700/U1" enhanced port 0 lid 2382
+    re.compile(r'(Switch|Ca|Rt)\s+\d+\s+"(?:S-)?([^"]*)"\s*#\s*"([^"]*)"'),
+    # [1]	"H-043f720300f4bc9e"[1](43f720300f4bc9e) 	# "gpu1 mlx5_3" lid 5 4xHDR
+    re.compile(r'^\[\d+\]\s*"H-[^"]*"\S*\s*#\s*"([^"]*)"'),
+)
+_IBLINKINFO = (
+    re.compile(r"(Switch|CA): (?:0x([0-9a-f]+) )?(.*):\s*$"),
+    #   5    1[  ] ==( 4X  53.125 Gbps Active/  LinkUp)==>      12    1[  ] "gpu1 mlx5_0" ( )
+    re.compile(r'LinkUp\s*\)==>[^"]*"([^"]*)"'),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    """What one file says. links: (host, its port there, switch), of ports with several switches each; names:
-    other names of a host, such as its address."""
+    """What one file says. links: (host, port, switch) of each port that is connected; titles: the name of a
+    switch that has a number in `links`, where several may share one; names: other names of a host."""
 
     links: tuple[tuple[str, str, str], ...] = ()
+    titles: Mapping[str, str] = field(default_factory=dict)
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -49,7 +61,7 @@ def read(name: str, text: str) -> Topology:
     stem = re.sub(r"\.(lldp|rdma)?\.?(json|txt)?$", "", name.rpartition("/")[2])
     try:
         found = _of_json(json.loads(text), stem) if text.lstrip()[:1] in ("{", "[") else _of_text(text)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, InputError):  # no JSON, too deep, no node set
         found = None
     if found is None:
         raise InputError(
@@ -64,9 +76,9 @@ def _of_text(text: str) -> Topology | None:
     if re.search(r"^\s*SwitchName=", text, re.M | re.I):
         return Topology(links=tuple(_slurm(text)))
     if re.search(r'^Switch\s+\d+\s+"', text, re.M):
-        return Topology(links=tuple(_ibnetdiscover(text)))
+        return _infiniband(text, *_IBNETDISCOVER)
     if re.search(r"^(?:Switch|CA): ", text, re.M):
-        return Topology(links=tuple(_iblinkinfo(text)))
+        return _infiniband(text, *_IBLINKINFO)
     return None
 
 
@@ -75,39 +87,18 @@ def _switch_name(description: str) -> str:
     return re.sub(r"^MF0;|:[A-Z0-9]+/.*$", "", description.strip())
 
 
-def _ibnetdiscover(text: str) -> list[tuple[str, str, str]]:
+def _infiniband(text: str, head: re.Pattern[str], port: re.Pattern[str]) -> Topology:
+    """head: (kind, number, name) of a switch or CA; port: the name of what is connected to it."""
     links = []
     switch = ""
-    names: dict[str, str] = {}
+    titles: dict[str, str] = {}
     for line in text.splitlines():
-        # Switch	41 "S-b8cef603008032b8"		# "MF0;IB-ComputeLeaf-007:MQM8700/U1" enhanced port 0 lid 2382
-        head = re.match(r'(Switch|Ca|Rt)\s+\d+\s+"([^"]*)"\s*#\s*"([^"]*)"', line)
-        if head:
-            switch = head[2] if head[1] == "Switch" else ""
-            names[head[2]] = _switch_name(head[3])
-            continue
-        # [1]	"H-043f720300f4bc9e"[1](43f720300f4bc9e) 	# "gpu1 mlx5_3" lid 5 4xHDR
-        port = re.match(r'\[\d+\]\s*"H-[^"]*"\S*\s*#\s*"([^"]*)"', line)
-        ca = _CA.match(port[1]) if port and switch else None
-        if ca:
+        if found := head.match(line):
+            switch = (found[2] or found[3]) if found[1] == "Switch" else ""
+            titles[switch] = _switch_name(found[3])
+        elif switch and (found := port.search(line)) and (ca := _CA.match(found[1])):
             links.append((ca["host"], ca["hca"], switch))
-    # Switches that nobody named are all called "SwitchIB Mellanox Technologies".
-    often = Counter(names.values())
-    return [(h, p, names[s] if often[names[s]] == 1 else s.removeprefix("S-")) for h, p, s in links]
-
-
-def _iblinkinfo(text: str) -> Iterator[tuple[str, str, str]]:
-    switch = ""
-    for line in text.splitlines():
-        head = re.match(r"(Switch|CA): (?:0x[0-9a-f]+ )?(.*):\s*$", line)
-        if head:
-            switch = _switch_name(head[2]) if head[1] == "Switch" else ""
-            continue
-        #   5    1[  ] ==( 4X  53.125 Gbps Active/  LinkUp)==>      12    1[  ] "gpu1 mlx5_0" ( )
-        port = re.search(r'LinkUp\s*\)==>[^"]*"([^"]*)"', line)
-        ca = _CA.match(port[1]) if port and switch else None
-        if ca:
-            yield ca["host"], ca["hca"], switch
+    return Topology(links=tuple(links), titles=titles)
 
 
 def _slurm(text: str) -> Iterator[tuple[str, str, str]]:
@@ -124,56 +115,64 @@ def _slurm(text: str) -> Iterator[tuple[str, str, str]]:
 
 def _of_json(data: Any, stem: str) -> Topology | None:
     if isinstance(data, list):
-        return _gcloud(data)
+        return _gcloud(_rows(data))
     if not isinstance(data, dict):
         return None
     if "lldp" in data:
-        return Topology(links=tuple(_lldp(data["lldp"], stem)))
+        return _lldp(_map(data["lldp"]), stem)
     if "Instances" in data:
         found = [(one.get("InstanceId"), one.get("NetworkNodes")) for one in _rows(data["Instances"])]
-        return Topology(links=tuple((i, "", nodes[-1]) for i, nodes in found if i and nodes))
+        # From the core to the leaf.
+        nodes = [(str(i), "", str(nodes[-1])) for i, nodes in found if isinstance(nodes, list) and nodes]
+        return Topology(links=tuple(nodes))
     if "Reservations" in data:
         ones = [one for group in _rows(data["Reservations"]) for one in _rows(group.get("Instances"))]
         return Topology(names={str(one.get("InstanceId")): tuple(_aws_names(one)) for one in ones})
-    items = data.get("items")
-    if isinstance(items, list) and any("resourceStatus" in one for one in _rows(items)):
-        return _gcloud(items)
-    if isinstance(items, list) or data.get("kind") == "Node":
-        return Topology(links=tuple(_kubernetes(_rows(data.get("items", [data])))))
-    rdma = data.get("rdmaTopologyData", data)
-    if isinstance(rdma, dict) and rdma.get("customerLocalBlock"):
-        return Topology(links=((stem, "", str(rdma["customerLocalBlock"])),))
-    return None
+    rows = _rows(data.get("items"))
+    if any("resourceStatus" in one for one in rows):
+        return _gcloud(rows)
+    if "items" in data or data.get("kind") == "Node":
+        return Topology(links=tuple(_kubernetes(rows or [data])))
+    block = _map(data.get("rdmaTopologyData", data)).get("customerLocalBlock")
+    return Topology(links=((stem, "", str(block)),)) if block else None
+
+
+def _map(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _rows(value: Any) -> list[dict[str, Any]]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
-def _gcloud(data: Sequence[Any]) -> Topology | None:
+def _gcloud(instances: Sequence[Mapping[str, Any]]) -> Topology | None:
     """Of instances: the sub-block, else the second of ``/cluster/rack/host``."""
     links = []
-    for one in _rows(list(data)):
-        status = one.get("resourceStatus") or {}
-        topology = status.get("physicalHostTopology") or {}
+    for one in instances:
+        status = _map(one.get("resourceStatus"))
+        topology = _map(status.get("physicalHostTopology"))
         parts = [part for part in str(status.get("physicalHost") or "").split("/") if part]
         rack = parts[1] if len(parts) == 3 else ""
         leaf = next((topology[key] for key in ("subblock", "subBlock", "block") if topology.get(key)), rack)
         if one.get("name") and leaf:
             links.append((str(one["name"]), "", str(leaf)))
-    return Topology(links=tuple(links)) if any("resourceStatus" in one for one in _rows(list(data))) else None
+    return Topology(links=tuple(links)) if any("resourceStatus" in one for one in instances) else None
 
 
-def _lldp(lldp: Any, host: str) -> Iterator[tuple[str, str, str]]:
+def _lldp(lldp: Mapping[str, Any], host: str) -> Topology:
     """lldpd writes one interface as an object, several as a list of such."""
-    interfaces = lldp.get("interface") if isinstance(lldp, dict) else None
+    interfaces = lldp.get("interface")
+    links = []
+    titles: dict[str, str] = {}
     for one in interfaces if isinstance(interfaces, list) else [interfaces]:
-        for port, row in one.items() if isinstance(one, dict) else ():
-            chassis = row.get("chassis") if isinstance(row, dict) else None
-            # {"leaf1": {"id": …}}; without a name {"id": …} itself.
-            for switch, more in chassis.items() if isinstance(chassis, dict) else ():
-                if isinstance(more, dict) and switch != "id":
-                    yield host, str(port), str(switch)
+        for port, row in _map(one).items():
+            # {"leaf1": {"id": {"type": "mac", "value": …}}}; without a name {"id": …} itself.
+            for title, more in _map(_map(row).get("chassis")).items():
+                if title != "id":
+                    switch = str(_map(_map(more).get("id")).get("value") or title)
+                    links.append((host, str(port), switch))
+                    titles[switch] = str(title)
+    return Topology(links=tuple(links), titles=titles)
 
 
 def _aws_names(one: Mapping[str, Any]) -> Iterator[str]:
@@ -185,8 +184,8 @@ def _aws_names(one: Mapping[str, Any]) -> Iterator[str]:
 
 def _kubernetes(nodes: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str, str]]:
     for node in nodes:
-        metadata = node.get("metadata") or {}
-        labels = metadata.get("labels") or {}
+        metadata = _map(node.get("metadata"))
+        labels = _map(metadata.get("labels"))
         leaf = next((labels[label] for label in LABELS if labels.get(label)), None)
         if leaf and metadata.get("name"):
             yield str(metadata["name"]), "", str(leaf)
@@ -198,26 +197,37 @@ def leaves(found: Sequence[Topology]) -> dict[str, str]:
     Where each rail has a switch, hosts are of one leaf that share at least half of their switches: a
     link may be down. The leaf is named after the first switch of its first host.
     """
+    titles = {switch: title for one in found for switch, title in one.titles.items()}
+    often = Counter(titles.values())  # switches that nobody named are all called alike
     switches: dict[str, dict[str, str]] = {}
     for host, port, switch in (link for one in found for link in one.links):
         switches.setdefault(host.lower(), {})[port] = switch
-    by_leaf: dict[str, set[str]] = {}  # the switches of each leaf
+    sizes: dict[str, int] = {}  # how many switches a leaf has
+    by_switch: dict[str, str] = {}
     by_host: dict[str, str] = {}
     for host, ports in switches.items():
-        switches_of = dict.fromkeys(ports[port] for port in sorted(ports, key=_natural))
-        leaf = max(by_leaf, key=lambda leaf: len(by_leaf[leaf] & switches_of.keys()), default="")
-        if not leaf or 2 * len(by_leaf[leaf] & switches_of.keys()) < min(
-            len(switches_of), len(by_leaf[leaf])
-        ):
-            leaf = name = _valid(next(iter(switches_of)))
-            while leaf in by_leaf:
-                leaf = f"{name}-{sum(one.startswith(name) for one in by_leaf) + 1}"
-        by_leaf.setdefault(leaf, set()).update(switches_of)
+        connected = dict.fromkeys(ports[port] for port in sorted(ports, key=_natural))
+        shared = Counter(by_switch[one] for one in connected if one in by_switch)
+        leaf, both = shared.most_common(1)[0] if shared else ("", 0)
+        if not leaf or 2 * both < min(len(connected), sizes[leaf]):
+            first = next(iter(connected))
+            title = titles.get(first, first)
+            leaf = _new_name(_valid(title if often[title] < 2 else first), sizes)
+            sizes[leaf] = 0
+        for switch in connected:
+            if switch not in by_switch:
+                by_switch[switch] = leaf
+                sizes[leaf] += 1
         by_host[host] = leaf
     for host, names in ((h.lower(), names) for one in found for h, names in one.names.items()):
         if host in by_host:
             by_host |= {name.lower(): by_host[host] for name in names}
     return by_host
+
+
+def _new_name(name: str, names: Collection[str]) -> str:
+    numbered = chain([name], (f"{name}-{number}" for number in count(2)))
+    return next(one for one in numbered if one not in names)
 
 
 def _natural(port: str) -> tuple[Any, ...]:
@@ -237,8 +247,12 @@ def with_leaves(targets: Sequence[Target], by_host: Mapping[str, str]) -> tuple[
     Leaves come in the order of their first host, so that the first host stays the first. InputError where no
     target is known.
     """
-
-    short = {host.partition(".")[0]: leaf for host, leaf in by_host.items() if not host[:1].isdigit()}
+    by_short: dict[str, set[str]] = {}
+    for host, leaf in by_host.items():
+        if not host[:1].isdigit():
+            by_short.setdefault(host.partition(".")[0], set()).add(leaf)
+    # A first word that hosts of several leaves share names none.
+    short = {name: next(iter(several)) for name, several in by_short.items() if len(several) == 1}
 
     def leaf_of(target: Target) -> str | None:
         for key in (target.id.lower(), target.host.lower()):
@@ -255,7 +269,7 @@ def with_leaves(targets: Sequence[Target], by_host: Mapping[str, str]) -> tuple[
     if None in order:
         order[None] = len(order)
     ordered = sorted(found, key=lambda target: order[target.leaf])
-    counts = {leaf: sum(one.leaf == leaf for one in found) for leaf in order if leaf is not None}
+    counts = Counter(one.leaf for one in found if one.leaf is not None)
     notes = [f"{len(counts)} leaves: " + ", ".join(f"{leaf} {n}" for leaf, n in counts.items())]
     if without:
         notes.append(f"no leaf is known of {', '.join(without[:8])}" + (" and more" if without[8:] else ""))

@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median_high
 from typing import NamedTuple
 
 from netdoctor.compat import StrEnum
@@ -127,7 +128,8 @@ def judge(rates: Sequence[GroupRate], world: Sequence[str]) -> Slow | None:
     slow = behind(rates, world, again=True)
     if not slow:
         return None
-    slow.sort(key=lambda one: _share(one, rates, world))
+    shares = _shares(rates, world)
+    slow.sort(key=lambda one: shares[one.kind, one.ranks])
     nodes = [frozenset(world[rank] for rank in one.ranks) for one in slow]
     slow_ranks = {(one.kind, one.ranks) for one in slow}
     # Ranks of groups that leave their node and are fine.
@@ -138,7 +140,7 @@ def judge(rates: Sequence[GroupRate], world: Sequence[str]) -> Slow | None:
         for rank in one.ranks
     }
     well = {world[rank] for rank in fine}
-    peers = slow[0].gbyte_s / max(_share(slow[0], rates, world), 1e-9)
+    peers = slow[0].gbyte_s / max(shares[slow[0].kind, slow[0].ranks], 1e-9)
     common = frozenset.intersection(*nodes)
     # Groups within a node are that node's; of those that leave it, one alone names nobody.
     blamed = common if all(len(one) == 1 for one in nodes) else common - well
@@ -163,10 +165,10 @@ def local_numbers(world: Sequence[str]) -> list[int]:
     return found
 
 
-def _share(one: GroupRate, rates: Sequence[GroupRate], world: Sequence[str]) -> float:
-    """The group's rate, of the typical rate of its peers."""
+def _shares(rates: Sequence[GroupRate], world: Sequence[str]) -> dict[tuple[str, tuple[int, ...]], float]:
+    """The rate of each group, of the typical rate of its peers: of two the faster, as of `lower_bound`."""
+    found = {}
     for same in peer_groups(rates, world).values():
-        if one in same:
-            others = sorted(other.gbyte_s for other in same if other is not one)
-            return one.gbyte_s / others[len(others) // 2] if others else math.inf
-    return math.inf
+        typical = median_high([one.gbyte_s for one in same]) or math.inf
+        found.update({(one.kind, one.ranks): one.gbyte_s / typical for one in same})
+    return found

@@ -7,7 +7,7 @@ import pytest
 from netdoctor.lab import Lab
 from tests.bandwidth.conftest import Faulty
 from tests.bandwidth.test_ranks import ranks
-from tests.scan.harness import Scanned, scan
+from tests.scan.harness import Scanned, apply_fix, scan
 
 pytestmark = pytest.mark.lab
 
@@ -40,6 +40,7 @@ def test_a_node_that_slows_its_groups_is_named(even: Lab, folder: Path, torch: s
     cause = found.cause("groups-slow-node")
     assert cause["node_list"] == ["node2"]
     assert found.code == 0  # a warning
+    apply_fix(found, cause)
 
 
 def test_a_wrong_value_in_a_group_is_found(lab4: Lab, folder: Path, python_with: Faulty) -> None:

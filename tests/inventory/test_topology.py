@@ -1,5 +1,6 @@
 """Leaves as fabrics, schedulers and clouds name them: files of each kind, and lldpd itself."""
 
+import contextlib
 import json
 import os
 import re
@@ -17,7 +18,7 @@ import pytest
 from netdoctor import cli
 from netdoctor.errors import InputError
 from netdoctor.inventory import load
-from netdoctor.inventory.topology import leaves, read, with_leaves
+from netdoctor.inventory.topology import LABELS, leaves, read, with_leaves
 
 FABRICS = Path(__file__).parent / "fabrics"
 
@@ -177,6 +178,47 @@ def test_what_says_nothing_is_refused(text: str) -> None:
         read("fabric.txt", text)
 
 
+def neighbour(switch: str, title: str) -> dict[str, Any]:
+    chassis = {title: {"id": {"type": "mac", "value": switch}}}
+    return {"lldp": {"interface": {"eth0": {"chassis": chassis}}}}
+
+
+def test_switches_that_share_a_name_are_two_in_each_kind() -> None:
+    macs = ("02:00:00:00:00:01", "02:00:00:00:00:01", "02:00:00:00:00:02")
+    by_lldp = leaf_of(*((f"gpu{i}.json", neighbour(mac, "sonic")) for i, mac in enumerate(macs, 1)))
+    by_links = leaf_of(("links", re.sub(r"MF0;leaf-\d:MQM8790/U1", "SwitchIB Mellanox", LINKINFO)))
+    for found in (by_lldp, by_links):
+        assert found["gpu1"] == found["gpu2"] != found["gpu3"]
+    assert leaf_of(("gpu1.json", neighbour(macs[0], "leaf1"))) == {"gpu1": "leaf1"}
+
+
+def test_a_first_word_that_hosts_of_two_leaves_share_names_none() -> None:
+    found = leaf_of(("t", "SwitchName=a Nodes=gpu1.east\nSwitchName=b Nodes=gpu1.west,gpu2.west\n"))
+    ordered, _ = with_leaves(load(["gpu1", "gpu2"]).targets, found)
+    assert [one.leaf for one in ordered] == ["b", None]
+
+
+@pytest.mark.parametrize("text", [None, 0, "x", [], {}, [None], [[]], {"x": 1}, True])
+def test_what_is_not_of_its_form_is_left_out_or_refused(text: Any) -> None:
+    """Each value of each kind's document in place of what stands there."""
+    documents = [AWS, AWS_NAMES, gcloud("subblock"), labels(LABELS[0], ["a"]), oci("a"), neighbour("m", "t")]
+    for document in documents:
+        for changed in replaced(document, text):
+            with contextlib.suppress(InputError):
+                leaves([read("f.json", json.dumps(changed))])
+
+
+def replaced(document: Any, value: Any) -> Iterator[Any]:
+    yield value
+    for key in (
+        document if isinstance(document, dict) else range(len(document)) if isinstance(document, list) else ()
+    ):
+        for inner in replaced(document[key], value):
+            changed = dict(document) if isinstance(document, dict) else list(document)
+            changed[key] = inner
+            yield changed
+
+
 def test_a_switch_may_be_called_anything() -> None:
     hostile = 'Switch\t36 "S-1"\t\t# "\x1b[31m$(reboot)"\n[1]\t"H-2"[1](2) \t\t# "gpu1 mlx5_0" lid 1\n'
     assert leaf_of(("f", hostile)) == {"gpu1": "31m-reboot-"}
@@ -190,9 +232,9 @@ def test_convert_writes_leaves_and_says_what_it_did(
     hosts.write_text("gpu1\ngpu3\ngpu2\n")
     words = ["hosts", "convert", str(hosts), "--topology", str(tmp_path / "topology.conf"), "--to", "plain"]
     assert cli.run(words) == 0
-    said = capsys.readouterr()
-    assert said.out == "gpu1 leaf=leaf1\ngpu2 leaf=leaf1\ngpu3 leaf=leaf2\n"
-    assert "2 leaves: leaf1 2, leaf2 1" in said.err
+    printed = capsys.readouterr()
+    assert printed.out == "gpu1 leaf=leaf1\ngpu2 leaf=leaf1\ngpu3 leaf=leaf2\n"
+    assert "2 leaves: leaf1 2, leaf2 1" in printed.err
     hosts.write_text("other1\n")
     assert cli.run(words) == 2
     assert "--topology knows none of these hosts; it names gpu1, gpu2, gpu3" in capsys.readouterr().err
@@ -251,5 +293,7 @@ def neighbours() -> Iterator[str]:
 @pytest.mark.lab
 def test_lldpd_names_the_switch_of_each_port(neighbours: str) -> None:
     found = read("facts/gpu1.json", neighbours)
-    assert sorted(found.links) == [("gpu1", "eth1", "leaf1"), ("gpu1", "eth2", "leaf2")]
+    assert {(host, port, found.titles[switch]) for host, port, switch in found.links} == {
+        ("gpu1", "eth1", "leaf1"), ("gpu1", "eth2", "leaf2"),
+    }  # fmt: skip
     assert leaves([found]) == {"gpu1": "leaf1"}

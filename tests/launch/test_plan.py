@@ -247,11 +247,13 @@ def test_what_the_scans_environment_file_had_is_not_replaced_without_a_word(
 
 
 @pytest.mark.parametrize(
-    ("leaves", "told"), [("aabb", False), ("abab", True), ("abba", True), ("a..a", True), ("....", False)]
+    ("leaves", "expected"), [("aabb", False), ("abab", True), ("abba", True), ("a..a", True), ("....", False)]
 )
-def test_nodes_of_a_leaf_that_are_apart_are_told(leaves: str, told: bool) -> None:
+def test_nodes_of_a_leaf_that_are_apart_are_reported(leaves: str, expected: bool) -> None:
     nodes = [
         replace(target, leaf=None if leaf == "." else leaf)
         for target, leaf in zip(targets(4), leaves, strict=True)
     ]
-    assert any("are not one after the other" in text for text in planned(nodes, evidence(4)).remarks) == told
+    assert (
+        any("are not one after the other" in text for text in planned(nodes, evidence(4)).remarks) == expected
+    )

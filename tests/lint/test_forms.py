@@ -96,7 +96,7 @@ def quoted(text: str) -> str:
 
 
 def forms(one: Mistake) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """(name of the form, the script, files beside it)."""
+    """(name of the form, the script, files others it)."""
     name, value, launch = one.name, one.value, one.launch
     words = f"{name}={quoted(value)} {launch}" if name else launch
     plain = HEAD + (f"export {name}={quoted(value)}\n" if name else "") + launch + "\n"
@@ -115,10 +115,10 @@ def forms(one: Mistake) -> Iterator[tuple[str, str, dict[str, str]]]:
         yield "Ray", HEAD + f"ray job submit --address http://node0:8265 -- bash -c {quoted(launch)}\n", {}
 
 
-def rules_of(folder: Path, text: str, beside: dict[str, str]) -> set[str]:
+def rules_of(folder: Path, text: str, others: dict[str, str]) -> set[str]:
     folder.mkdir()
     path = folder / ("job.sbatch" if "#SBATCH" in text else "job.sh")
-    for name, content in {path.name: text, **beside}.items():
+    for name, content in {path.name: text, **others}.items():
         (folder / name).write_text(content)
     return {found.rule for found in lint([read(str(path), None)])}
 
@@ -127,8 +127,8 @@ def test_nine_of_ten_are_found_in_each_form(tmp_path: Path) -> None:
     assert len(MISTAKES) == 80
     missed: dict[str, list[Mistake]] = {}
     for number, one in enumerate(MISTAKES):
-        for form, text, beside in forms(one):
-            rules = rules_of(tmp_path / f"{number} {form}", text, beside)
+        for form, text, others in forms(one):
+            rules = rules_of(tmp_path / f"{number} {form}", text, others)
             missed.setdefault(form, [])
             if one.rule not in rules:
                 missed[form].append(one)
@@ -148,5 +148,5 @@ def test_nine_of_ten_are_found_in_each_form(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_right_is_left_alone_in_each_form(right: Mistake, tmp_path: Path) -> None:
-    for form, text, beside in forms(right):
-        assert rules_of(tmp_path / form, text, beside) <= {"env.ifname-guess"}, form
+    for form, text, others in forms(right):
+        assert rules_of(tmp_path / form, text, others) <= {"env.ifname-guess"}, form

@@ -24,7 +24,7 @@ def test_the_groups_are_those_of_megatron(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "'' is not one of tp=N"),
         ("tp=0", "'tp=0' is not one of"),
@@ -34,13 +34,13 @@ def test_the_groups_are_those_of_megatron(line: str) -> None:
         ("tp=99999", "'tp=99999' is not one of"),
     ],
 )
-def test_what_is_no_layout_is_said(text: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_a_layout_that_cannot_be_read_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         parse(text)
 
 
 @pytest.mark.parametrize(
-    ("world", "text", "said"),
+    ("world", "text", "message"),
     [
         (6, "tp=4", "tp=4 does not divide 6 ranks"),
         (8, "tp=2,pp=3", "tp=2 x pp=3 does not divide 8 ranks"),
@@ -48,8 +48,8 @@ def test_what_is_no_layout_is_said(text: str, said: str) -> None:
         (8, "tp=2,dp=2", "dp=2 does not fit: 8 ranks leave dp=4"),
     ],
 )
-def test_what_does_not_fit_is_said(world: int, text: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_a_layout_that_does_not_fit_is_refused(world: int, text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         layout(world, parse(text))
 
 
@@ -141,7 +141,7 @@ def test_a_rail_is_named_where_its_groups_alone_are_slow() -> None:
     assert named >= 196
 
 
-def test_two_nodes_with_a_slow_path_are_told_together() -> None:
+def test_both_ends_of_a_slow_path_are_named() -> None:
     cluster = Cluster(1)
     cluster.nodes = cluster.world = [f"n{i}" for i in range(8)]
     cluster.kinds = {kind: one.groups(8) for kind, one in layout(8, {"tp": 2}).items()}

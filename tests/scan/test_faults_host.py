@@ -527,6 +527,7 @@ def test_a_file_system_with_errors_and_a_library_without_a_byte_are_named(lab4: 
     assert sorted(scanned.keys) == ["disk-errors", "driver-files-empty"], scanned.summary()
     assert scanned.cause("disk-errors")["node_list"] == ["node1"]
     assert scanned.cause("driver-files-empty")["node_list"] == ["node2"]
+    apply_fix(scanned, scanned.cause("disk-errors"))  # it looks
     assert [scanned.cell("host.health", node) for node in lab4.nodes] == [".", "!", "!", "."]
     assert scan(lab4, folder, *QUICK, "--only", "host.health").keys == []
 
@@ -548,6 +549,7 @@ def test_a_process_that_hangs_for_two_minutes_is_named(lab4: Lab, folder: Path) 
         assert scan(lab4, folder, *QUICK, "--only", "host.health").keys == []
         time.sleep(125)
         scanned = scan(lab4, folder, *QUICK, "--only", "host.health")
+        apply_fix(scanned, scanned.cause("process-stuck"))
     finally:
         lab4.run("node2", ["sh", "-c", f"pkill -KILL -P {pid}; kill -KILL {pid}; true"], check=True)
     assert scanned.keys == ["process-stuck"], scanned.summary()

@@ -62,6 +62,17 @@ def _state(path: str) -> "tuple[str, int]":
     return (fields[0], int(fields[6])) if len(fields) > 6 and fields[6].isdigit() else ("", 0)
 
 
+def _is_frozen(pid: int, root: str) -> bool:
+    """Return whether a freezer holds a process, as where a container is paused: cgroup v1 shows it as D."""
+    for line in (files.text_or_none(files.under(root, "/proc/%d/cgroup" % pid)) or "").splitlines():
+        controllers, _, path = line.partition(":")[2].partition(":")  # 7:freezer:/docker/0a1b2c
+        if "freezer" in controllers.split(",") and path != "/":
+            # Where the file is not to be seen, as in a container, the process may be frozen.
+            state = files.under(root, "/sys/fs/cgroup/freezer" + path + "/freezer.state")
+            return (files.text_or_none(state) or "").strip() != "THAWED"
+    return False
+
+
 def _waits(pid: int, root: str) -> "tuple[bool, list[str]]":
     """Return (whether it is a zombie, folders of its threads that wait uninterruptibly)."""
     base = files.under(root, "/proc/%d" % pid)
@@ -83,7 +94,7 @@ def processes(root: str) -> "tuple[list[dict[str, Any]], int]":
         is_zombie, threads = _waits(pid, root)
         zombies += is_zombie
         for folder in threads:
-            seconds = waited_s(folder, root)
+            seconds = None if _is_frozen(pid, root) else waited_s(folder, root)
             if seconds is not None:
                 where = (files.text_or_none(folder + "/wchan", 64) or "").strip()
                 where = "" if where == "0" else where

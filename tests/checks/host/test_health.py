@@ -1,5 +1,6 @@
 """host.health from trees of /proc and /sys with real figures, and on a process that really hangs."""
 
+import os
 import subprocess
 import sys
 import time
@@ -55,6 +56,9 @@ SERVER = {
 DIMM = "sys/devices/system/edac/mc/mc0/dimm0/dimm_"
 
 
+HANGING = {"proc/9/sched": "se.exec_start : 899400000.5\n"}
+
+
 def collect(root: Path, **changes: str) -> HealthFacts:
     for name, text in {**SERVER, **changes}.items():
         path = root / name
@@ -64,7 +68,7 @@ def collect(root: Path, **changes: str) -> HealthFacts:
 
 
 def keys(facts: HealthFacts) -> dict[str, str]:
-    """What is said, by cause."""
+    """The summary of each cause."""
     found = list(host_health(facts))
     assert found
     return {one.cause.key: one.summary for one in found if one.cause} | (
@@ -82,7 +86,7 @@ def test_a_healthy_server_and_a_virtual_machine_are_silent(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("changes", "key", "said"),
+    ("changes", "key", "message"),
     [
         ({DIMM + "ue_count": "5"}, "memory-errors", "DIMM#0: 5 errors that could not be corrected"),
         ({DIMM + "ce_count": "200"}, "memory-corrected", "200 corrected errors, 20 a day"),
@@ -138,10 +142,10 @@ def test_a_healthy_server_and_a_virtual_machine_are_silent(tmp_path: Path) -> No
     ],
     ids=lambda one: one if isinstance(one, str) and " " not in one else "",
 )  # fmt: skip
-def test_each_fault_is_named(tmp_path: Path, changes: dict[str, str], key: str, said: str) -> None:
+def test_each_fault_is_named(tmp_path: Path, changes: dict[str, str], key: str, message: str) -> None:
     found = keys(collect(tmp_path, **changes))
     assert list(found) == [key]
-    assert said in found[key]
+    assert message in found[key]
 
 
 @pytest.mark.parametrize(
@@ -151,6 +155,12 @@ def test_each_fault_is_named(tmp_path: Path, changes: dict[str, str], key: str, 
         {DIMM + "ce_count": "10", "sys/devices/system/edac/mc/mc0/seconds_since_reset": "60"},
         {"sys/class/hwmon/hwmon3/temp1_crit": "0"},  # a driver that knows no limit
         {"sys/class/hwmon/hwmon3/temp1_crit": "65261850"},
+        {**HANGING, "proc/9/cgroup": "7:freezer:/docker/0a1b\n"},  # its state cannot be seen
+        {
+            **HANGING,
+            "proc/9/cgroup": "7:freezer:/docker/0a1b\n",
+            "sys/fs/cgroup/freezer/docker/0a1b/freezer.state": "FROZEN",
+        },
         {"proc/9/sched": "no such thing\n"},  # a kernel without CONFIG_SCHED_DEBUG
         {"proc/9/sched": "se.exec_start : nonsense\n"},
         {"proc/9/stat": "9 (python\n"},
@@ -190,6 +200,32 @@ def test_a_process_that_really_hangs_is_seen() -> None:
         children = Path(f"/proc/{hanging.pid}/task/{hanging.pid}/children").read_text().split()
         subprocess.run(["kill", "-KILL", *children, str(hanging.pid)], check=False)
         hanging.wait(20)
+
+
+FREEZER = Path("/sys/fs/cgroup/freezer")
+
+
+@pytest.mark.process
+def test_a_process_that_is_frozen_does_not_hang() -> None:
+    """As docker pause does it with cgroup v1, where it is shown as D."""
+    if os.geteuid() or not (FREEZER / "cgroup.procs").exists():
+        pytest.skip("it takes root and the freezer of cgroup v1")
+    group = FREEZER / f"netdoctor-test-{os.getpid()}"
+    sleeping = subprocess.Popen(["sleep", "60"])
+    group.mkdir()
+    try:
+        (group / "cgroup.procs").write_text(str(sleeping.pid))
+        (group / "freezer.state").write_text("FROZEN")
+        end = time.monotonic() + 10
+        while time.monotonic() < end and " D " not in Path(f"/proc/{sleeping.pid}/stat").read_text():
+            time.sleep(0.05)
+        assert " D " in Path(f"/proc/{sleeping.pid}/stat").read_text()
+        assert sleeping.pid not in [one["pid"] for one in agent.processes("/")[0]]
+    finally:
+        (group / "freezer.state").write_text("THAWED")
+        sleeping.kill()
+        sleeping.wait(20)
+        group.rmdir()
 
 
 def test_the_first_two_minutes_are_no_finding() -> None:
