@@ -9,7 +9,7 @@ from netdoctor.checks.bw._slow import gbyte
 from netdoctor.facts.bandwidth import Ladder, LadderRun
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.paths import Paths
-from netdoctor.localise.ladder import GOOD, Blame, Climb, climb
+from netdoctor.localise.ladder import GOOD, Blame, Climb, climb, rate
 from netdoctor.model import (
     CLUSTER,
     LIKELY,
@@ -88,9 +88,9 @@ def bw_ladder(
 
 def _slow(found: Climb, text: str, measures: Mapping[str, Measure]) -> Iterator[Finding]:
     runs = [*found.rungs, *found.searched]
-    slowest, fastest = found.rungs[-1], max(runs, key=lambda one: one.best_gbyte_s)
+    slowest, fastest = found.rungs[-1], max(runs, key=rate)
     if found.from_nodes == 2:  # the first two may be the good ones
-        slowest = min(runs, key=lambda one: one.best_gbyte_s)
+        slowest = min(runs, key=rate)
     count = found.from_nodes
     cause = {Blame.NODE: NODE, Blame.PATH: PATH}.get(found.blame) or SHARED
     what = {

@@ -11,6 +11,8 @@ from netdoctor.facts.bandwidth import LadderRun
 
 # What guides for launching call ideal, of the rung below.
 GOOD = 0.9
+# A step that has the machine for itself for once is fast; of a median so far below it that is no noise.
+STEADY = 0.6
 
 
 class Blame(StrEnum):
@@ -50,6 +52,11 @@ def sizes(count: int) -> list[int]:
         found.append(size)
         size *= 2
     return [*found, count] if count > 1 else []
+
+
+def rate(run: LadderRun) -> float:
+    """What a run is compared by, in GB/s: its fastest step, unless most steps are far slower."""
+    return min(run.best_gbyte_s, run.gbyte_s / STEADY)
 
 
 class _OutOfTime(Exception):
@@ -100,7 +107,7 @@ class _Climber:
 
     def _is_slow(self, nodes: tuple[str, ...], reference: float) -> bool:
         """Whether some nodes are slower than they should be, each time."""
-        return all(self._run(nodes, self.searched).best_gbyte_s < GOOD * reference for _ in range(2))
+        return all(rate(self._run(nodes, self.searched)) < GOOD * reference for _ in range(2))
 
     def _two(self) -> Climb | None:
         """The first rung has none below: another pair stands for it."""
@@ -109,10 +116,10 @@ class _Climber:
         if len(self.nodes) < 3:
             return None
         second = self._run(others, self.searched)
-        slow, good = sorted((first, second), key=lambda run: run.best_gbyte_s)
-        if slow.best_gbyte_s >= GOOD * good.best_gbyte_s:
+        slow, good = sorted((first, second), key=rate)
+        if rate(slow) >= GOOD * rate(good):
             return None
-        reference = good.best_gbyte_s
+        reference = rate(good)
         if not self._is_slow(slow.nodes, reference):
             return None
         helper = next(node for node in good.nodes if node not in slow.nodes)
@@ -127,17 +134,17 @@ class _Climber:
     def _next(self, size: int) -> Climb | None:
         below = self.rungs[-1]
         rung = self._run(self.nodes[:size], self.rungs)
-        if rung.best_gbyte_s >= GOOD * below.best_gbyte_s:
+        if rate(rung) >= GOOD * rate(below):
             return None
         again = self._run(self.nodes[:size], self.searched)
-        if again.best_gbyte_s >= GOOD * below.best_gbyte_s:
+        if rate(again) >= GOOD * rate(below):
             self.rungs[-1] = again
             return None
         return self._find(size)
 
     def _find(self, size: int) -> Climb:
         """Who makes the last rung slow: one of its new nodes, a way among them, or none by itself."""
-        reference = self.rungs[0].best_gbyte_s
+        reference = rate(self.rungs[0])
         good, other = self.nodes[:2]
         new = self.nodes[len(self.rungs[-2].nodes) : size]
         suspects = new

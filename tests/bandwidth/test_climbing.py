@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -83,6 +83,19 @@ def test_what_all_share_is_no_node_s_fault(seed: int) -> None:
     cluster = Cluster(count=32, chance=chance, full=chance.uniform(0.63, 0.8) * full)
     found = cluster.climb()
     assert (found.blame, found.from_nodes, found.nodes) == (Blame.SHARED, full, ())
+
+
+def test_one_fast_step_does_not_make_a_rung_fast() -> None:
+    """A fabric that limits what passes lets some of it through at once: one step of many is as on two nodes."""
+
+    class Bursty(Cluster):
+        def measure(self, nodes: Sequence[str]) -> LadderRun | None:
+            run = super().measure(nodes)
+            return replace(run, best_gbyte_s=1.0) if run is not None else None
+
+    for seed in range(50):
+        found = Bursty(count=8, chance=random.Random(seed), full=2.0).climb()
+        assert (found.blame, found.from_nodes) == (Blame.SHARED, 4)
 
 
 @pytest.mark.parametrize("seed", range(100))
