@@ -289,6 +289,8 @@ class ScanRequest:
     remarks: tuple[str, ...] = ()
     # What --last shall ask for the next time, where only, skip and node hold for this run alone.
     default_selection: Selection | None = None
+    # The tasks that call are those of a gang, and have the numbers 0 to tasks - 1.
+    are_members: bool = False
     # Of the shell that the job would be launched from.
     environ: Mapping[str, str] = field(default_factory=dict)
 

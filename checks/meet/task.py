@@ -14,6 +14,10 @@ OUTCOMES: dict[Login, tuple[Cause, tuple[Fix, ...]]] = {
         Cause("meet-absent", "Not every task of the job on {nodes} connected", SUSPECTED),
         (_LOG, _WAY),
     ),
+    Login.STEP: (
+        Cause("meet-missing", "The task of {nodes} did not connect, and others of the job did", SUSPECTED),
+        (_LOG, _WAY),
+    ),
     Login.LOST: (Cause("meet-lost", "netdoctor lost its task on {nodes}", SUSPECTED), (_LOG,)),
     Login.ALTERED: (
         Cause("meet-altered", "Messages between netdoctor and tasks of the job are changed on the way"),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from netdoctor.cli import environ
 from netdoctor.cli.crash import broken
+from netdoctor.cli.gate_end import PREFIX, End
 from netdoctor.cli.options import (
     add_option,
     add_options,
@@ -50,8 +51,6 @@ if TYPE_CHECKING:
 NOT_FOUND, NOT_RUN = 127, 126
 # What verdicts end with, and --refuse-code stands for.
 REFUSALS = (1, 3, 4)
-# What the command is told of the nodes that it starts on.
-PREFIX = "NETDOCTOR_GATE_"
 # Linux takes no variable of more than 128 KiB: MAX_ARG_STRLEN in execve(2).
 LONGEST = 100_000
 EPILOG = """\
@@ -62,6 +61,7 @@ examples:
     mpirun --hostfile good ./run
   netdoctor gate --facts /shared/facts -- mpirun ./run
   netdoctor gate --local --deadline 20 --on-crash run -- "$@"
+  srun --ntasks-per-node=1 netdoctor gate --gang gpu01:29600 --tasks 8 -- ./launch.sh
 
 exit codes: those of the command once it runs; where it does not:
   1 not ready   3 undecided   4 warnings (--fail-on warn): or --refuse-code
@@ -139,6 +139,17 @@ def _add_starting(parser: argparse.ArgumentParser) -> None:
     gate.add_argument(
         "--refuse-code", type=_code, metavar="N", help="exit code of a refusal, instead of 1, 3 and 4"
     )
+    gate.add_argument(
+        "--gang",
+        metavar="HOST:PORT",
+        help="every node of the job runs this same line: the first judges them there, and all start, or none",
+    )
+    gate.add_argument(
+        "--rank",
+        type=_rank,
+        metavar="N",
+        help="with --gang: which node this is, from 0 (default: its launcher's)",
+    )
     gate.add_argument("--no-env", action="store_true", help="leave the command's environment as it is")
     gate.add_argument("--dry-run", action="store_true", help="print what would start, and start nothing")
 
@@ -148,6 +159,12 @@ def _age(text: str) -> float:
     if not found:
         raise argparse.ArgumentTypeError(f"{clean(text, 40)!r} is not a time; write 90, 10m or 2h")
     return int(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]
+
+
+def _rank(text: str) -> int:
+    if not text.isdecimal() or len(text) > 8:
+        raise argparse.ArgumentTypeError(f"{clean(text, 40)!r} is not the number of a node; write 0, 1, …")
+    return int(text)
 
 
 def _hosts_out(text: str) -> tuple[str, Path]:
@@ -175,6 +192,18 @@ def run(args: argparse.Namespace) -> int:
         args.parser.error("which command should start? netdoctor gate HOSTS -- COMMAND")
     if (code := _unfit(args.started[0])) is not None:
         return code
+    if args.gang is not None:
+        from netdoctor.cli.gang import together
+
+        end = together(args, lambda: _end(args), say)
+    elif args.rank is not None:
+        raise InputError("--rank goes with --gang")
+    else:
+        end = _end(args)
+    return _become(args, end.variables) if end.code is None else end.code
+
+
+def _end(args: argparse.Namespace) -> End:
     try:
         return _gate(args)
     except InputError:
@@ -183,11 +212,11 @@ def run(args: argparse.Namespace) -> int:
         if args.on_crash == "refuse":
             raise
         broken(error)
-    _say(f"{_starts(args)} all the same (--on-crash run)")
-    return _become(args, {f"{PREFIX}VERDICT": "crashed"})
+    say(f"{_starts(args)} all the same (--on-crash run)")
+    return End(None, variables={f"{PREFIX}VERDICT": "crashed"})
 
 
-def _gate(args: argparse.Namespace) -> int:
+def _gate(args: argparse.Namespace) -> End:
     from netdoctor import scanning
     from netdoctor.inventory.nodeset import fold
     from netdoctor.report import fmt
@@ -209,7 +238,7 @@ def _gate(args: argparse.Namespace) -> int:
             targets = tuple(t for t in plan.inventory.targets if t.id in look.decision.nodes)
             bad = [t.id for t in plan.inventory.targets if t not in targets]
             who = fmt.number(len(bad), "node") if args.redact else fold(bad, 60)
-            _say(f"{look.decision.why} with {who}; scans the others alone")
+            say(f"{look.decision.why} with {who}; scans the others alone")
             first = look
             try:
                 plan = scanning.prepare(_alone(request, targets), profile_alone=_profile_alone(args))
@@ -220,7 +249,7 @@ def _gate(args: argparse.Namespace) -> int:
                 broken(error)
                 return _refused(args, first)
         if look.late:
-            return look.late
+            return End(look.late, "interrupted")
         if look.decision.act is not Act.START:
             return _refused(args, look)
         report, nodes = look.report, look.decision.nodes
@@ -229,7 +258,7 @@ def _gate(args: argparse.Namespace) -> int:
     return _start(args, report, _cluster(plan), nodes)
 
 
-def _by_report(args: argparse.Namespace, source: Path) -> int:
+def _by_report(args: argparse.Namespace, source: Path) -> End:
     """By a saved report alone, judged again. Nobody is contacted."""
     from netdoctor import scanning
     from netdoctor.facts.software import Job
@@ -345,12 +374,12 @@ def _saved(
     report, why = standing_report(plan, path, args.max_age, rules)
     if report is None:
         if not args.quiet:
-            _say(f"{path} does not stand for a scan: {why}")
+            say(f"{path} does not stand for a scan: {why}")
         return None
     found = report
     _deliver(args, lambda: (found, None), None, outputs)
     if not args.quiet:
-        _say(f"by {path}, begun {report.run.started}")
+        say(f"by {path}, begun {report.run.started}")
     return report
 
 
@@ -401,20 +430,20 @@ def _deliver(
     except Exception as error:  # a defect here must neither start nor stop a job
         failures = [f"the report could not be shown: {type(error).__name__}: {error}"]
     for failure in failures:
-        _say(failure)
+        say(failure)
 
 
-def _refused(args: argparse.Namespace, look: _Look) -> int:
+def _refused(args: argparse.Namespace, look: _Look) -> End:
     code = look.decision.code
     if args.refuse_code is not None and code in REFUSALS:
         code = args.refuse_code
     saved = look.report.run.saved_to or (None if args.no_save else args.save or LAST)
     more = "" if saved is None else "; netdoctor report show" + (f" {saved}" if Path(saved) != LAST else "")
-    _say(f"not started, {look.decision.why}{f'{more} has the fixes' if more else ''}")
-    return code
+    say(f"not started, {look.decision.why}{f'{more} has the fixes' if more else ''}")
+    return End(code, look.decision.why, report=look.report)
 
 
-def _start(args: argparse.Namespace, report: "Report", cluster: _Cluster, nodes: Sequence[str]) -> int:
+def _start(args: argparse.Namespace, report: "Report", cluster: _Cluster, nodes: Sequence[str]) -> End:
     from netdoctor.report import fmt, summary
 
     if args.hosts_out is not None and not args.dry_run:
@@ -445,8 +474,9 @@ def _start(args: argparse.Namespace, report: "Report", cluster: _Cluster, nodes:
         del variables["NODES"]
         parts.append(f"{PREFIX}NODES would be too long for an environment; take --hosts-out")
     if not args.quiet:
-        _say("; ".join(parts))
-    return _become(args, {**new, **{f"{PREFIX}{name}": value for name, value in variables.items()}})
+        say("; ".join(parts))
+    more = {f"{PREFIX}{name}": value for name, value in variables.items()}
+    return End(None, summary.verdict_in_scope(report), {**new, **more}, report)
 
 
 def _hosts_text(args: argparse.Namespace, cluster: _Cluster) -> str:
@@ -488,7 +518,7 @@ def _become(args: argparse.Namespace, more: Mapping[str, str]) -> int:
                 raise
             os.execve("/bin/sh", ["/bin/sh", script, *args.started[1:]], environment)  # noqa: S606  # the same
     except OSError as error:
-        _say(f"{args.started[0]}: {error.strerror}")
+        say(f"{args.started[0]}: {error.strerror}")
         return NOT_FOUND if error.errno in (errno.ENOENT, errno.ENOTDIR) else NOT_RUN
 
 
@@ -498,7 +528,7 @@ def _unfit(name: str) -> int | None:
         return None
     exists = os.path.exists(name) if os.sep in name else shutil.which(name, os.F_OK) is not None
     unknown = "no such command; what a shell knows by itself needs sh -c"
-    _say(f"{name}: {'cannot be run' if exists else unknown}")
+    say(f"{name}: {'cannot be run' if exists else unknown}")
     return NOT_RUN if exists else NOT_FOUND
 
 
@@ -506,6 +536,7 @@ def _starts(args: argparse.Namespace) -> str:
     return "would start" if args.dry_run else "starts"
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """A line of gate's own on standard error."""
     with suppress(OSError, ValueError):
         sys.stderr.write(f"netdoctor gate: {clean(text, 2000)}\n")

@@ -170,6 +170,8 @@ def request_fields(args: argparse.Namespace) -> dict[str, Any]:
         fields["via"] = MEET
     elif "tasks" in fields:
         raise InputError("--tasks goes with --meet")
+    if getattr(args, "are_members", False):
+        fields["are_members"] = True
     return {**fields, "environ": dict(os.environ), "save": None if args.no_save else args.save or LAST}
 
 

@@ -12,7 +12,7 @@ from netdoctor.cli.options import add_host_arguments, add_option, count, host_wo
 from netdoctor.errors import InputError
 from netdoctor.options import PORT
 from netdoctor.report import LAST
-from netdoctor.text import clean
+from netdoctor.text import clean, listing
 
 if TYPE_CHECKING:
     from netdoctor.inventory import Target
@@ -39,12 +39,15 @@ examples:
   netdoctor plan hosts.txt --ranks                which rank runs where
   netdoctor plan hosts.txt --tp 8 --pp 2 --batch 4 --accum 8
   netdoctor plan --last -o dotenv > job.env       the variables alone
+  netdoctor plan --gang job.yaml > gated.yaml     pods that all start, or none
 
 Values are measured (by the newest report of these hosts), given (by you) or guessed, and say so.
 
 exit codes:
   0 written   2 bad input, or what cannot be launched
 """
+# What goes with --gang.
+_OF_GANG = ("gang", "container", "env_glob", "image", "port")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -52,7 +55,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser = subparsers.add_parser(
         "plan",
         help="launch commands, environment and rank table for one launcher",
-        usage="netdoctor plan [options] HOSTS ... | --last",
+        usage="netdoctor plan [options] HOSTS ... | --last | --gang FILE",
         description="Write the launch of a job on these hosts, from what was measured of them.",
         epilog=EPILOG,
     )
@@ -80,7 +83,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--port",
         type=_auto_port,
         metavar="auto|N",
-        help="of the rendezvous (auto: one that the report found free)",
+        help="of the rendezvous (auto: one that the report found free; with --gang 29600)",
     )
     add("--rdzv", choices=("c10d", "static"), default="c10d", help="torchrun's rendezvous (c10d)")
     add(
@@ -93,10 +96,11 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add("--debug", action="store_true", help="have NCCL and torch say what they do")
     add("--only-good", action="store_true", help="leave out nodes that the report does not call usable")
     add("--any-nodes", action="store_true", help="Slurm, k8s: as many nodes, not these")
-    add("--image", metavar="NAME", help="k8s: the container's image")
+    add("--image", metavar="NAME", help="k8s, --gang: the container's image")
     add("--job", metavar="NAME", default="job1", help="name of the job (job1)")
     _add_sizes_and_output(parser)
-    parser.set_defaults(run=run)
+    _add_gang(parser)
+    parser.set_defaults(run=run, parser=parser)
 
 
 def _add_sizes_and_output(parser: argparse.ArgumentParser) -> None:
@@ -124,12 +128,60 @@ def _add_sizes_and_output(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_gang(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("a gang of pods").add_argument
+    add(
+        "--gang",
+        metavar="FILE",
+        help="put an init container into the pods of a job's manifests (-: standard input), in which all "
+        "meet before any of them starts",
+    )
+    add("--container", metavar="GLOB", help="which container of a pod trains (default: its only one)")
+    add(
+        "--env-glob",
+        action="append",
+        metavar="GLOB",
+        help="variables of that container to copy; repeatable (default: all)",
+    )
+
+
 def run(args: argparse.Namespace) -> int:
-    sys.stdout.write(_text(args))
+    sys.stdout.write(_text(args) if args.gang is None else _gang_text(args))
     return 0
 
 
+def _gang_text(args: argparse.Namespace) -> str:
+    """Manifests with a gang in them: by what is in the file alone, whatever is known of hosts."""
+    from netdoctor.files import read_regular, reason
+    from netdoctor.launch.gang import add_gang
+    from netdoctor.launch.gang_kinds import PORT as GANG_PORT
+    from netdoctor.launch.gang_kinds import GangOptions
+    from netdoctor.launch.manifests import FILE_MAX
+
+    options = args.parser._actions
+    present = [one for one in options if getattr(args, one.dest, one.default) not in ([], one.default)]
+    if foreign := [(one.option_strings or ["HOSTS"])[-1] for one in present if one.dest not in _OF_GANG]:
+        raise InputError(f"--gang takes the pods of its file; leave {listing(foreign)} out")
+    is_stdin = args.gang == "-"
+    name = "<stdin>" if is_stdin else clean(args.gang, 300)
+    try:
+        content = sys.stdin.buffer.read(FILE_MAX + 1) if is_stdin else read_regular(args.gang, FILE_MAX)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{name}: {reason(error)}") from None
+    if len(content) > FILE_MAX:
+        raise InputError(f"{name}: larger than {FILE_MAX >> 20} MiB; name a file of fewer objects")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{name}:{line}: not UTF-8 text") from None
+    globs = tuple(args.env_glob or "*")
+    return add_gang(name, text, GangOptions(args.container, globs, args.image, args.port or GANG_PORT))
+
+
 def _text(args: argparse.Namespace) -> str:
+    if args.container is not None or args.env_glob is not None:
+        raise InputError("--container and --env-glob go with --gang FILE")
     from netdoctor import launch
 
     targets, evidence, hosts = _hosts(args)

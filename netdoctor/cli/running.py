@@ -141,7 +141,7 @@ def prepared(request: "ScanRequest", *, quiet: bool, profile_alone: str | None =
     from netdoctor.scanning import prepare
 
     def announce(transport: "Transport") -> None:
-        if request.via == MEET and not quiet:
+        if request.via == MEET and not quiet and not request.are_members:
             from netdoctor.scanning.meeting import awaited
 
             sys.stderr.write(f"netdoctor: {awaited(request)}\n")

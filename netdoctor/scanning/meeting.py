@@ -12,7 +12,7 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -168,6 +168,27 @@ def attend(
     request: ScanRequest,
 ) -> str:
     """Let this task be asked; returns when it is over, with '' or why it was not. Raises InputError."""
+    call = caller(node, task, rendezvous=rendezvous, key=key, request=request)
+    finish, why = time.monotonic() + request.timeout, ""
+    while True:
+        try:
+            if not (why := call(finish - time.monotonic(), why)):
+                return ""
+        except attending.NotWanted as error:
+            return str(error)
+        if (left := finish - time.monotonic()) <= 0:
+            return f"nobody took this task within {request.timeout:g} s: {why}"
+        time.sleep(min(TRY_S, left))
+
+
+def caller(
+    node: str, task: Task, *, rendezvous: Rendezvous, key: str | None, request: ScanRequest
+) -> Callable[[float, str], str]:
+    """What calls once, within so many seconds, and returns '' when this task was asked all, or why not.
+
+    The text is what was wrong before. It raises attending.NotWanted where calling again is of no use. Raises
+    InputError itself.
+    """
     if fault := host_fault(node):
         raise InputError(f"{printable(node)}: {fault.message}; --name says what this node is called")
     if key is None and rendezvous.folder is None:
@@ -177,28 +198,22 @@ def attend(
     interpreter = os.path.expanduser(request.python) if request.python else sys.executable
     inherited = {name: value for name, value in request.environ.items() if name != SECRET}
     inherited[CALLED] = meeting.claim(task.rank if task.rank is not None else task.node_rank, node)
-    finish, why = time.monotonic() + request.timeout, ""
-    while True:
-        spots, secret, why = _spots(rendezvous, key, why)
-        left = finish - time.monotonic()
-        if spots and attending.answers(spots, min(left, DIAL_S)):
-            dial = {"places": spots, "secret": secret, "node_from": [CALLED], "within_s": min(left, DIAL_S)}
-            dial["unasked"] = attending.UNASKED
-            packed = bundle.build_bundle(
-                marker=meeting.marker(secret),
-                deadline_s=STAY_S,
-                collectors=_collectors(request.checks_dir),
-                dial=dial,
-            )
-            try:
-                why = attending.served(bundle.argv(interpreter, meeting.marker(secret)), packed, inherited)
-            except attending.NotWanted as error:
-                return str(error)
-            if not why:
-                return ""
-        if (left := finish - time.monotonic()) <= 0:
-            return f"nobody took this task within {request.timeout:g} s: {why}"
-        time.sleep(min(TRY_S, left))
+
+    def call(left: float, before: str) -> str:
+        spots, secret, why = _spots(rendezvous, key, before)
+        if not (spots and attending.answers(spots, min(left, DIAL_S))):
+            return why
+        dial = {"places": spots, "secret": secret, "node_from": [CALLED], "within_s": min(left, DIAL_S)}
+        dial["unasked"] = attending.UNASKED
+        packed = bundle.build_bundle(
+            marker=meeting.marker(secret),
+            deadline_s=STAY_S,
+            collectors=_collectors(request.checks_dir),
+            dial=dial,
+        )
+        return attending.served(bundle.argv(interpreter, meeting.marker(secret)), packed, inherited)
+
+    return call
 
 
 def _collectors(checks_dir: tuple[Path, ...]) -> Mapping[str, str]:

@@ -108,6 +108,7 @@ def _meet(request: ScanRequest, limits: Limits) -> Transport:
         tasks=request.tasks,
         wait_s=wait_s(request),
         invite=invite,
+        are_members=request.are_members,
     )
     return MeetTransport(limits, options)
 

@@ -86,7 +86,7 @@ def test_what_all_share_is_no_node_s_fault(seed: int) -> None:
 
 
 def test_one_fast_step_does_not_make_a_rung_fast() -> None:
-    """A fabric that limits what passes lets some of it through at once: one step of many is as on two nodes."""
+    """A fabric that limits what passes lets some of it through at once: one step of many is fast."""
 
     class Bursty(Cluster):
         def measure(self, nodes: Sequence[str]) -> LadderRun | None:

@@ -6,6 +6,7 @@ shown that it knows the secret of this run before anything else of it is read; s
 
 import contextlib
 import errno
+import fcntl
 import hmac
 import math
 import os
@@ -15,6 +16,9 @@ import resource
 import secrets
 import selectors
 import socket
+import struct
+import sys
+import termios
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -152,6 +156,8 @@ class Listener:
         for one in self._sockets:
             one.close()
         self._sockets.clear()
+        for caller in self._callers.values():
+            _give_up_unsent(caller.socket)
         for caller in (*self._strangers, *self._callers.values()):
             self._end(caller)
         self._strangers.clear()
@@ -298,6 +304,14 @@ class Listener:
             return ""
         self.notes[f"a task called as {clean(node, 60)} {why}; it was not let in"] = None
         return f"it called {why}"
+
+
+def _give_up_unsent(one: socket.socket) -> None:
+    """Let closing end a connection whose bytes do not arrive: the other end would wait for them, and its end
+    comes after them. What a path with too small an MTU drops is repeated for minutes."""
+    with contextlib.suppress(OSError):
+        if int.from_bytes(fcntl.ioctl(one, termios.TIOCOUTQ, bytes(4)), sys.byteorder):
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 def _listening_socket(address: str, ports: range | None) -> socket.socket:

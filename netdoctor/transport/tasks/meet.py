@@ -1,10 +1,11 @@
 """Tasks of a job that call by themselves, whoever starts them: nothing is started from here."""
 
+import errno
 import itertools
 import math
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -50,6 +51,7 @@ class MeetOptions:
     tasks: int | None  # None for as many as hosts are listed
     wait_s: float
     invite: Callable[[Path, Sequence[tuple[str, int]], str], Standing]  # leaves addresses and key in a folder
+    are_members: bool = False  # of a gang: their ranks are 0 to tasks - 1
 
 
 @dataclass(slots=True)
@@ -113,13 +115,20 @@ class MeetTransport(Calling[Agent]):
             key=lambda one: (math.inf if one.rank is None else one.rank, one.node),
         )
         names = [one.node for one in some]
-        absent = (name for n in itertools.count(1) if (name := f"absent{n}") not in self._participants)
-        names += itertools.islice(absent, max(0, count - len(names)))
+        names += itertools.islice(self._absent(count), max(0, count - len(names)))
         targets = [
             Target(id=name, host=host_of(name) or name, order=i, source=SOURCE)
             for i, name in enumerate(names)
         ]
         return Inventory(targets=tuple(targets), format=MEET, source=SOURCE)
+
+    def _absent(self, count: int) -> Iterator[str]:
+        """Names for those that have not called; members of a gang are known by their number."""
+        here = {one.rank for one in self._participants.values()}
+        numbers = [n for n in range(count) if n not in here] if self._options.are_members else []
+        names = (meeting.member_name(n) for n in numbers)
+        others = (f"absent{n}" for n in itertools.count(1))
+        return (name for name in itertools.chain(names, others) if name not in self._participants)
 
     def _gather(self, count: int, listed: frozenset[str] | None) -> None:
         """Listen, and wait until so many have called, or too long. Raises InputError.
@@ -159,22 +168,8 @@ class MeetTransport(Calling[Agent]):
                 standing.withdraw()
 
     def _listen(self, most: int, ports: range | None, key: str) -> calls.Listener:
-        host = self._options.rendezvous.host
-        addresses = [address for address, _ in meeting.look_up(host, 1)] if host else list(ANYWHERE)
-        if not addresses:
-            raise InputError(f"--meet {clean(host, 80)}: this name has no address")
-        failure = ""
         self._marker = meeting.marker(key)
-        for some in (
-            addresses,
-            *([[one] for one in addresses] if not host else []),
-        ):  # a machine without IPv6
-            try:
-                return calls.Listener(most, some, ports, key, self._admit)
-            except OSError as error:
-                failure = failure or error.strerror or str(error)
-        where = f"port {ports.start}" if ports else "any port"
-        raise InputError(f"--meet: cannot listen on {where} here: {failure}")
+        return listen(self._options.rendezvous.host, most, ports, key, self._admit)
 
     def _admit(self, claim: str, address: str) -> str:
         """Why a task that has the secret is not let in, for it to read; '' where it is."""
@@ -183,9 +178,11 @@ class MeetTransport(Calling[Agent]):
             return self._refuse("a task", "what it calls its node is not a name; it was not let in")
         known = self._participants.get(node)
         if known is not None and not known.has_left:
-            return self._refuse(
-                node, "it called a second time; tasks of one name are one node (facts --name)"
-            )
+            return self._refuse(node, f"it {meeting.TWICE}; tasks of one name are one node (facts --name)")
+        if self._options.are_members and any(
+            one.rank == rank and one.node != node and not one.has_left for one in self._participants.values()
+        ):
+            return self._refuse(node, f"it calls itself member {rank}, and so does another one (--rank)")
         if self._listed is not None and not {node, _without_domain(node), address} & self._listed:
             return self._refuse(node, "it called, and is not among the hosts that are listed")
         if known is None and len(self._participants) >= self._max_participants:
@@ -241,7 +238,7 @@ class MeetTransport(Calling[Agent]):
                     f"of {self._count} task{'s' * (self._count != 1)} {joined} called {self._ports_text} here"
                 )
                 detail += f" within {self._options.wait_s:g} s, and this one did not"
-                yield self._fail(node, Login.NO_ANSWER, detail)
+                yield self._fail(node, Login.STEP if joined else Login.NO_ANSWER, detail)
             elif participant.failure:
                 outcome = Login.ALTERED if participant.failure == calls.ALTERED else Login.LOST
                 yield self._fail(node, outcome, participant.failure)
@@ -292,6 +289,33 @@ class MeetTransport(Calling[Agent]):
             listener.close()
         for node in self._nodes.values():
             node.is_open = False
+
+
+def listen(
+    host: str,
+    callers: Iterable[str] | int,
+    ports: range | None,
+    key: str,
+    admit: Callable[[str, str], str] | None = None,
+) -> calls.Listener:
+    """A listener at the addresses of a host, or at all of this machine where that is ''. Raises InputError.
+
+    The others are as for calls.Listener.
+    """
+    addresses = [address for address, _ in meeting.look_up(host, 1)] if host else list(ANYWHERE)
+    if not addresses:
+        raise InputError(f"--meet {clean(host, 80)}: this name has no address")
+    failure = ""
+    # A machine without IPv6 takes one of them alone.
+    for some in (addresses, *([[one] for one in addresses] if not host else [])):
+        try:
+            return calls.Listener(callers, some, ports, key, admit)
+        except OSError as error:
+            failure = failure or error.strerror or str(error)
+            if error.errno == errno.EADDRINUSE:  # at the other address nobody would look for us
+                break
+    where = f"port {ports.start}" if ports else "any port"
+    raise InputError(f"--meet: cannot listen on {where} here: {failure}")
 
 
 def _strangers(listener: calls.Listener) -> list[str]:

@@ -21,6 +21,8 @@ SECRET = "NETDOCTOR_MEET_SECRET"  # noqa: S105  # the name of a variable
 SECRET_MIN, SECRET_MAX = 16, 4096
 MAKE = "openssl rand -hex 16"
 PLACES_MAX = 64
+# Why a task is not let in that has the name of another one.
+TWICE = "called a second time"
 # A listener shows anybody an HMAC of its secret: who has that tries guesses at home, millions a second.
 FEWEST_DIFFERENT = 6
 _COMMON = re.compile(
@@ -38,6 +40,11 @@ class Rendezvous:
     folder: Path | None = None
     host: str = ""
     port: int = 0
+
+
+def member_name(number: int) -> str:
+    """What a member of a gang is called that has not said its name."""
+    return f"member{number}"
 
 
 def parse_rendezvous(text: str) -> Rendezvous:

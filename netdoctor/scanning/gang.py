@@ -1,0 +1,214 @@
+"""Nodes of a job that start together or not at all: the first judges all, and tells the others how it ends.
+
+Each calls twice. First as any task that is asked (meeting.py); then, once that is over, to hear the verdict,
+at the same port and with a secret made of the first, so that neither is taken for the other. A start
+is told when all others have called for it: who is lost before keeps all from starting.
+"""
+
+import hashlib
+import hmac
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from netdoctor.agent import dial_back
+from netdoctor.inventory.nodeset import fold
+from netdoctor.inventory.task import Task
+from netdoctor.options import ScanRequest
+from netdoctor.scanning import meeting as rooms
+from netdoctor.text import clean
+from netdoctor.transport.tasks import attending, calls, meeting
+from netdoctor.transport.tasks.meet import listen
+
+# How long who was asked all waits for the verdict to be called for; who judges, for all to call.
+VERDICT_S, TOGETHER_S = 60.0, 20.0
+# Who was not asked may be late for the verdict, too.
+LATE_S = 5.0
+TRY_S = 0.3
+HEARD_S = 5.0
+TEXT_MAX, LINES_MAX, LINE_MAX = 1 << 16, 60, 300
+UNDECIDED = 3
+
+
+class Verdict(Struct, frozen=True):
+    """What all members end with. code: 0 starts, with these variables for the command.
+
+    lines: what was found, as who judges has printed it.
+    """
+
+    code: Annotated[int, Meta(ge=0, le=255)]
+    why: str = ""
+    lines: tuple[str, ...] = ()
+    variables: dict[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A node of the gang: number rank of count, its name in reports, and where the first of them judges."""
+
+    rank: int
+    count: int
+    name: str
+    rendezvous: meeting.Rendezvous
+    key: str
+
+    @property
+    def other_ranks(self) -> frozenset[str]:
+        """What those call themselves that are told the verdict."""
+        return frozenset(str(rank) for rank in range(1, self.count))
+
+    def absent(self, nodes: Iterable[str]) -> frozenset[str]:
+        """Those of the others that never said how they are called, by the names of all nodes."""
+        names = frozenset(nodes)
+        return frozenset(one for one in self.other_ranks if meeting.member_name(int(one)) in names)
+
+
+def take_part(member: Member, request: ScanRequest) -> Verdict:
+    """Be asked, and hear how it ends; whatever keeps us from hearing that is a refusal. Raises InputError."""
+    finish, why = time.monotonic() + request.timeout, ""
+    call = _caller(member, member.name, request)
+    is_renamed = False
+    while True:
+        is_over = False
+        try:
+            why = call(max(0.0, finish - time.monotonic()), why)
+        except attending.NotWanted as error:
+            if meeting.TWICE in str(error) and not is_renamed:  # two members on one node
+                call, is_renamed = _caller(member, f"{member.name}-{member.rank}", request), True
+                continue
+            why, is_over = str(error), True
+        is_over = is_over or not why or time.monotonic() >= finish
+        wait_s = VERDICT_S if not why else LATE_S if is_over else TRY_S
+        if (verdict := hear(member, wait_s)) is not None:
+            return verdict
+        if is_over:
+            where = f"{member.rendezvous.host} port {member.rendezvous.port}"
+            silent = f"it was asked everything, and then nobody told it a verdict for {VERDICT_S:g} s"
+            return Verdict(UNDECIDED, f"member 0 does not judge at {where}: {why or silent}")
+        time.sleep(TRY_S)
+
+
+def _caller(member: Member, name: str, request: ScanRequest) -> Callable[[float, str], str]:
+    task = Task(rank=member.rank, world=member.count)
+    return rooms.caller(name, task, rendezvous=member.rendezvous, key=member.key, request=request)
+
+
+@contextmanager
+def attendance(member: Member, request: ScanRequest) -> Iterator[None]:
+    """Be asked like the others by what this process does meanwhile; it finds it absent where that fails."""
+    is_over = threading.Event()
+    call = _caller(member, member.name, request)
+
+    def attend() -> None:
+        finish, why = time.monotonic() + request.timeout, "it has not called yet"
+        with suppress(attending.NotWanted):
+            while why and not is_over.wait(TRY_S) and (left := finish - time.monotonic()) > 0:
+                why = call(left, why)
+
+    thread = threading.Thread(target=attend, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join(HEARD_S)  # its agent is to be gone before anything starts
+
+
+def hear(member: Member, within_s: float) -> Verdict | None:
+    """The verdict, from who has our secret; None where nobody tells it in time."""
+    finish = time.monotonic() + within_s
+    while True:
+        spots = meeting.look_up(member.rendezvous.host, member.rendezvous.port)
+        left = max(TRY_S, finish - time.monotonic())
+        if spots and (verdict := _hear_once(member, [list(spot) for spot in spots], left)) is not None:
+            return verdict
+        if time.monotonic() >= finish:
+            return None
+        time.sleep(TRY_S)
+
+
+def _hear_once(member: Member, spots: list[list[str | int]], left: float) -> Verdict | None:
+    stream = None
+    try:
+        stream = dial_back.connect(spots, str(member.rank), _second(member.key), left, {})
+        if stream is None:
+            return None
+        stream.connection.settimeout(TOGETHER_S + HEARD_S)
+        size = int.from_bytes(stream.read(4), "big")
+        return msgspec.json.decode(stream.read(min(size, TEXT_MAX)), type=Verdict) if size else None
+    except (dial_back.NotLetIn, OSError, msgspec.MsgspecError, SystemExit):  # altered on the way, too
+        return None
+    finally:
+        if stream is not None:
+            stream.connection.close()
+
+
+def tell(member: Member, verdict: Verdict, absent: frozenset[str]) -> Verdict:
+    """Tell all other members, and return what they were told: a refusal where not all came to hear a start.
+
+    absent: who has never called, and is not waited for where nothing starts. Raises InputError where this
+    port cannot be listened at: then nobody hears anything, and nobody starts.
+    """
+    left = set(member.other_ranks) - (absent if verdict.code else frozenset())
+    if not left:
+        return verdict
+    port = member.rendezvous.port
+    listener = listen("", member.other_ranks, range(port, port + 1), _second(member.key))
+    try:
+        here: set[str] = set()
+        if verdict.code == 0:
+            here = _all_here(listener, left)
+            if missing := left - here:
+                verdict = Verdict(UNDECIDED, f"{_members(missing)} left before all could start")
+        verdict = _short(verdict)
+        packed = msgspec.json.encode(verdict)
+        content = len(packed).to_bytes(4, "big") + packed
+        for one in here:
+            listener.send(one, content)
+        # Those that come now are told that nothing starts; who has heard it leaves.
+        finish = time.monotonic() + (HEARD_S if left <= here else TOGETHER_S)
+        while left and (wait_s := finish - time.monotonic()) > 0:
+            for event in listener.events(wait_s):
+                if isinstance(event, calls.Joined) and event.node not in here:
+                    here.add(event.node)
+                    listener.send(event.node, content)
+                elif isinstance(event, calls.Left) and event.node in here:
+                    left.discard(event.node)
+        return verdict
+    finally:
+        listener.close()
+
+
+def _all_here(listener: calls.Listener, others: Iterable[str]) -> set[str]:
+    """Who has called, when all have or none is waited for any longer."""
+    here: set[str] = set()
+    finish = time.monotonic() + TOGETHER_S
+    while here < set(others) and (wait_s := finish - time.monotonic()) > 0:
+        for event in listener.events(wait_s):
+            if isinstance(event, calls.Joined):
+                here.add(event.node)
+            elif isinstance(event, calls.Left):
+                here.discard(event.node)
+    return here
+
+
+def _members(ranks: Iterable[str]) -> str:
+    return clean(fold([f"member{rank}" for rank in sorted(ranks, key=int)], 60), 200)
+
+
+def _short(verdict: Verdict) -> Verdict:
+    """The verdict with no more text than others take."""
+    lines = [clean(line, LINE_MAX) for line in verdict.lines[:LINES_MAX]]
+    variables = verdict.variables if sum(map(len, verdict.variables.values())) < TEXT_MAX // 2 else {}
+    return Verdict(verdict.code, clean(verdict.why, LINE_MAX), tuple(lines), variables)
+
+
+def _second(key: str) -> str:
+    """The secret of those who come for the verdict."""
+    return hmac.new(bytes.fromhex(key), b"netdoctor gang verdict", hashlib.sha256).hexdigest()
