@@ -126,8 +126,7 @@ def _end_of_judge(
         else:
             say(clean(str(error), 300))
     verdict = gang.Verdict(end.code or 0, end.why, _lines(args, end), dict(end.variables))
-    absent = member.absent(end.report.matrix.nodes if end.report is not None else ())
-    final = gang.tell(member, verdict, absent)
+    final = gang.tell(member, verdict, end.report.matrix.nodes if end.report is not None else None)
     if final.code and not verdict.code:
         say(f"not started, {final.why}")
         return replace(end, code=final.code, why=final.why)

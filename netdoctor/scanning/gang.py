@@ -2,14 +2,15 @@
 
 Each calls twice. First as any task that is asked (meeting.py); then, once that is over, to hear the verdict,
 at the same port and with a secret made of the first, so that neither is taken for the other. A start
-is told when all others have called for it: who is lost before keeps all from starting.
+is told when all others have called for it, under the names by which they were asked: who is lost before,
+or was put in the place of one that was asked, keeps all from starting.
 """
 
 import hashlib
 import hmac
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Annotated
@@ -34,6 +35,7 @@ TRY_S = 0.3
 HEARD_S = 5.0
 TEXT_MAX, LINES_MAX, LINE_MAX = 1 << 16, 60, 300
 UNDECIDED = 3
+NOT_ASKED = "-"  # in place of a name
 
 
 class Verdict(Struct, frozen=True):
@@ -72,20 +74,21 @@ class Member:
 def take_part(member: Member, request: ScanRequest) -> Verdict:
     """Be asked, and hear how it ends; whatever keeps us from hearing that is a refusal. Raises InputError."""
     finish, why = time.monotonic() + request.timeout, ""
-    call = _caller(member, member.name, request)
-    is_renamed = False
+    name = member.name
+    call = _caller(member, name, request)
     while True:
         is_over = False
         try:
             why = call(max(0.0, finish - time.monotonic()), why)
         except attending.NotWanted as error:
-            if meeting.TWICE in str(error) and not is_renamed:  # two members on one node
-                call, is_renamed = _caller(member, f"{member.name}-{member.rank}", request), True
+            if meeting.TWICE in str(error) and name == member.name:  # two members on one node
+                name = f"{member.name}-{member.rank}"
+                call = _caller(member, name, request)
                 continue
             why, is_over = str(error), True
         is_over = is_over or not why or time.monotonic() >= finish
         wait_s = VERDICT_S if not why else LATE_S if is_over else TRY_S
-        if (verdict := hear(member, wait_s)) is not None:
+        if (verdict := hear(member, NOT_ASKED if why else name, wait_s)) is not None:
             return verdict
         if is_over:
             where = f"{member.rendezvous.host} port {member.rendezvous.port}"
@@ -120,23 +123,26 @@ def attendance(member: Member, request: ScanRequest) -> Iterator[None]:
         thread.join(HEARD_S)  # its agent is to be gone before anything starts
 
 
-def hear(member: Member, within_s: float) -> Verdict | None:
-    """The verdict, from who has our secret; None where nobody tells it in time."""
+def hear(member: Member, name: str, within_s: float) -> Verdict | None:
+    """The verdict, from who has our secret; None where nobody tells it in time.
+
+    name: by which this member was asked, or NOT_ASKED: then it hears of a refusal alone.
+    """
     finish = time.monotonic() + within_s
     while True:
         spots = meeting.look_up(member.rendezvous.host, member.rendezvous.port)
         left = max(TRY_S, finish - time.monotonic())
-        if spots and (verdict := _hear_once(member, [list(spot) for spot in spots], left)) is not None:
+        if spots and (verdict := _hear_once(member, name, [list(spot) for spot in spots], left)) is not None:
             return verdict
         if time.monotonic() >= finish:
             return None
         time.sleep(TRY_S)
 
 
-def _hear_once(member: Member, spots: list[list[str | int]], left: float) -> Verdict | None:
+def _hear_once(member: Member, name: str, spots: list[list[str | int]], left: float) -> Verdict | None:
     stream = None
     try:
-        stream = dial_back.connect(spots, str(member.rank), _second(member.key), left, {})
+        stream = dial_back.connect(spots, f"{member.rank}/{name}", _second(member.key), left, {})
         if stream is None:
             return None
         stream.connection.settimeout(TOGETHER_S + HEARD_S)
@@ -149,53 +155,61 @@ def _hear_once(member: Member, spots: list[list[str | int]], left: float) -> Ver
             stream.connection.close()
 
 
-def tell(member: Member, verdict: Verdict, absent: frozenset[str]) -> Verdict:
+def tell(member: Member, verdict: Verdict, nodes: Sequence[str] | None) -> Verdict:
     """Tell all other members, and return what they were told: a refusal where not all came to hear a start.
 
-    absent: who has never called, and is not waited for where nothing starts. Raises InputError where this
-    port cannot be listened at: then nobody hears anything, and nobody starts.
+    nodes: the names of all that were asked or waited for; None where nobody knows. Raises InputError where this port cannot be
+    listened at: then nobody hears anything, and nobody starts.
     """
-    left = set(member.other_ranks) - (absent if verdict.code else frozenset())
+    left = set(member.other_ranks)
+    if verdict.code:  # nobody waits for those that never called
+        left -= member.absent(nodes or ())
     if not left:
         return verdict
+    here: dict[str, str] = {}  # the claim of each, by its number
+
+    def admit(claim: str, _: str) -> str:
+        rank, _, name = claim.partition("/")
+        if rank not in member.other_ranks or rank in here:
+            return "it is no other member, or called twice"
+        was_asked = name != NOT_ASKED if nodes is None else name in nodes
+        return "" if verdict.code or was_asked else "it was not asked by who judges"
+
     port = member.rendezvous.port
-    listener = listen("", member.other_ranks, range(port, port + 1), _second(member.key))
+    listener = listen("", member.count, range(port, port + 1), _second(member.key), admit)
     try:
-        here: set[str] = set()
         if verdict.code == 0:
-            here = _all_here(listener, left)
-            if missing := left - here:
+            _gather(listener, here, member.count - 1)
+            if missing := left - here.keys():
                 verdict = Verdict(UNDECIDED, f"{_members(missing)} left before all could start")
         verdict = _short(verdict)
         packed = msgspec.json.encode(verdict)
         content = len(packed).to_bytes(4, "big") + packed
-        for one in here:
-            listener.send(one, content)
+        for claim in here.values():
+            listener.send(claim, content)
         # Those that come now are told that nothing starts; who has heard it leaves.
-        finish = time.monotonic() + (HEARD_S if left <= here else TOGETHER_S)
+        finish = time.monotonic() + (HEARD_S if left <= here.keys() else TOGETHER_S)
         while left and (wait_s := finish - time.monotonic()) > 0:
             for event in listener.events(wait_s):
-                if isinstance(event, calls.Joined) and event.node not in here:
-                    here.add(event.node)
+                if isinstance(event, calls.Joined):
+                    here[event.node.partition("/")[0]] = event.node
                     listener.send(event.node, content)
-                elif isinstance(event, calls.Left) and event.node in here:
-                    left.discard(event.node)
+                elif isinstance(event, calls.Left):
+                    left.discard(event.node.partition("/")[0])
         return verdict
     finally:
         listener.close()
 
 
-def _all_here(listener: calls.Listener, others: Iterable[str]) -> set[str]:
-    """Who has called, when all have or none is waited for any longer."""
-    here: set[str] = set()
+def _gather(listener: calls.Listener, here: dict[str, str], count: int) -> None:
+    """Let so many come, as long as they are waited for."""
     finish = time.monotonic() + TOGETHER_S
-    while here < set(others) and (wait_s := finish - time.monotonic()) > 0:
+    while len(here) < count and (wait_s := finish - time.monotonic()) > 0:
         for event in listener.events(wait_s):
             if isinstance(event, calls.Joined):
-                here.add(event.node)
+                here[event.node.partition("/")[0]] = event.node
             elif isinstance(event, calls.Left):
-                here.discard(event.node)
-    return here
+                here.pop(event.node.partition("/")[0], None)
 
 
 def _members(ranks: Iterable[str]) -> str:

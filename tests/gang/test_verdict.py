@@ -30,12 +30,16 @@ def members(count: int, key: str = KEY) -> list[Member]:
     return [Member(rank=n, count=count, name=f"gpu{n}", rendezvous=place, key=key) for n in range(count)]
 
 
+def names(some: list[Member]) -> list[str]:
+    return [member.name for member in some]
+
+
 def heard(some: list[Member], within_s: float = 10.0) -> tuple[dict[int, Verdict | None], Callable[[], None]]:
     """What each member hears, once the returned function has waited for all."""
     found: dict[int, Verdict | None] = {}
 
     def one(member: Member) -> None:
-        found[member.rank] = gang.hear(member, within_s)
+        found[member.rank] = gang.hear(member, member.name, within_s)
 
     threads = [threading.Thread(target=one, args=(member,)) for member in some]
     for thread in threads:
@@ -51,7 +55,7 @@ def heard(some: list[Member], within_s: float = 10.0) -> tuple[dict[int, Verdict
 def test_all_hear_the_same() -> None:
     every = members(9)
     found, join = heard(every[1:])
-    assert gang.tell(every[0], READY, frozenset()) == READY
+    assert gang.tell(every[0], READY, names(every)) == READY
     join()
     assert found == dict.fromkeys(range(1, 9), READY)
 
@@ -60,7 +64,7 @@ def test_one_that_does_not_come_keeps_all_from_starting(monkeypatch: pytest.Monk
     monkeypatch.setattr(gang, "TOGETHER_S", 1.0)
     every = members(4)
     found, join = heard([every[1], every[3]])
-    told = gang.tell(every[0], READY, frozenset())
+    told = gang.tell(every[0], READY, names(every))
     join()
     assert (told.code, told.why) == (3, "member2 left before all could start")
     assert found == {1: told, 3: told}
@@ -72,7 +76,7 @@ def test_one_that_leaves_before_the_others_come_keeps_all_from_starting(
     monkeypatch.setattr(gang, "TOGETHER_S", 2.0)
     every = members(3)
     told: list[Verdict] = []
-    thread = threading.Thread(target=lambda: told.append(gang.tell(every[0], READY, frozenset())))
+    thread = threading.Thread(target=lambda: told.append(gang.tell(every[0], READY, names(every))))
     thread.start()
     streams = []
     real = gang.dial_back.connect
@@ -84,7 +88,7 @@ def test_one_that_leaves_before_the_others_come_keeps_all_from_starting(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gang.dial_back, "connect", leaves)
         while not any(streams):
-            gang._hear_once(every[2], [[HERE, every[2].rendezvous.port]], 5.0)
+            gang._hear_once(every[2], every[2].name, [[HERE, every[2].rendezvous.port]], 5.0)
     found, join = heard([every[1]])
     join()
     thread.join(30)
@@ -92,17 +96,30 @@ def test_one_that_leaves_before_the_others_come_keeps_all_from_starting(
     assert found == {1: told[0]}
 
 
+def test_one_that_was_not_asked_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod in the place of one that was asked, on another node, when all was fine with the first."""
+    monkeypatch.setattr(gang, "TOGETHER_S", 2.0)
+    every = members(3)
+    for name in ("gpu9", gang.NOT_ASKED):
+        found, join = heard([every[1], replace(every[2], name=name)], 1.5)
+        told = gang.tell(every[0], READY, names(every))
+        join()
+        assert told.why == "member2 left before all could start"
+        assert found[1] == told
+        assert found[2] in (None, told)
+
+
 def test_nobody_waits_for_who_never_called_where_nothing_starts() -> None:
     every = members(4)
     refusal = Verdict(1, "NOT READY", ("FAIL gpu.ecc …",))
-    absent = every[0].absent(["gpu0", "gpu1", "member2", "gpu3", "member9"])
-    assert absent == {"2"}
+    nodes = ["gpu0", "gpu1", "member2", "gpu3", "member9"]
+    assert every[0].absent(nodes) == {"2"}
     found, join = heard([every[1], every[3]])
-    assert gang.tell(every[0], refusal, absent) == refusal
+    assert gang.tell(every[0], refusal, nodes) == refusal
     join()
     assert found == {1: refusal, 3: refusal}
     alone = replace(every[0], count=1)
-    assert gang.tell(alone, READY, frozenset()) == READY
+    assert gang.tell(alone, READY, names(every[:1])) == READY
 
 
 def test_another_secret_hears_nothing_and_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +128,7 @@ def test_another_secret_hears_nothing_and_stops_nobody(monkeypatch: pytest.Monke
     first = replace(every[1], key=KEY)
     found, join = heard([first])
     strange, gone = heard([other], 1.0)
-    assert gang.tell(every[0], READY, frozenset()) == READY
+    assert gang.tell(every[0], READY, names(every)) == READY
     join()
     gone()
     assert (found, strange) == ({1: READY}, {1: None})
@@ -121,7 +138,7 @@ def test_a_long_verdict_is_cut_and_what_is_no_verdict_is_none() -> None:
     every = members(2)
     long = Verdict(1, "x" * 9999, ("\x1b[31m" + "y" * 9999,) * 500, {"NETDOCTOR_GATE_NODES": "n," * 99_999})
     found, join = heard([every[1]])
-    told = gang.tell(every[0], long, frozenset())
+    told = gang.tell(every[0], long, names(every))
     join()
     assert found == {1: told}
     assert (len(told.why), len(told.lines), told.variables) == (gang.LINE_MAX, gang.LINES_MAX, {})
@@ -132,8 +149,8 @@ def test_a_port_that_is_taken_starts_nobody() -> None:
     every = members(2)
     with socket.create_server((HERE, every[0].rendezvous.port)):
         with pytest.raises(InputError, match="cannot listen on port"):
-            gang.tell(every[0], READY, frozenset())
-        assert gang.hear(every[1], 0.5) is None
+            gang.tell(every[0], READY, names(every))
+        assert gang.hear(every[1], every[1].name, 0.5) is None
 
 
 def test_who_calls_and_hears_no_verdict_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
