@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from netdoctor.cli import environ
 from netdoctor.cli.crash import broken
-from netdoctor.cli.gate_end import PREFIX, End
+from netdoctor.cli.launching.gate_end import PREFIX, End
 from netdoctor.cli.options import (
     add_option,
     add_options,
@@ -193,7 +193,7 @@ def run(args: argparse.Namespace) -> int:
     if (code := _unfit(args.started[0])) is not None:
         return code
     if args.gang is not None:
-        from netdoctor.cli.gang import together
+        from netdoctor.cli.launching.gang import together
 
         end = together(args, lambda: _end(args), say)
     elif args.rank is not None:

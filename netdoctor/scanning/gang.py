@@ -11,7 +11,7 @@ import hmac
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from netdoctor.agent import dial_back
+from netdoctor.errors import InputError
 from netdoctor.inventory.nodeset import fold
 from netdoctor.inventory.task import Task
 from netdoctor.options import ScanRequest
@@ -81,9 +82,8 @@ def take_part(member: Member, request: ScanRequest) -> Verdict:
         try:
             why = call(max(0.0, finish - time.monotonic()), why)
         except attending.NotWanted as error:
-            if meeting.TWICE in str(error) and name == member.name:  # two members on one node
-                name = f"{member.name}-{member.rank}"
-                call = _caller(member, name, request)
+            if (other := _other_name(member, name, error)) is not None:
+                name, call = other, _caller(member, other, request)
                 continue
             why, is_over = str(error), True
         is_over = is_over or not why or time.monotonic() >= finish
@@ -97,6 +97,12 @@ def take_part(member: Member, request: ScanRequest) -> Verdict:
         time.sleep(TRY_S)
 
 
+def _other_name(member: Member, name: str, error: attending.NotWanted) -> str | None:
+    """What to be called where another member of this node has our name."""
+    is_taken = meeting.TWICE in str(error) and name == member.name
+    return f"{name}-{member.rank}" if is_taken else None
+
+
 def _caller(member: Member, name: str, request: ScanRequest) -> Callable[[float, str], str]:
     task = Task(rank=member.rank, world=member.count)
     return rooms.caller(name, task, rendezvous=member.rendezvous, key=member.key, request=request)
@@ -104,23 +110,34 @@ def _caller(member: Member, name: str, request: ScanRequest) -> Callable[[float,
 
 @contextmanager
 def attendance(member: Member, request: ScanRequest) -> Iterator[None]:
-    """Be asked like the others by what this process does meanwhile; it finds it absent where that fails."""
-    is_over = threading.Event()
-    call = _caller(member, member.name, request)
+    """Be asked like the others by what this process does meanwhile; it finds it absent where that fails.
 
-    def attend() -> None:
+    Raises InputError at the end.
+    """
+    is_over = threading.Event()
+    failures: list[InputError] = []
+
+    def attend(name: str) -> None:
         finish, why = time.monotonic() + request.timeout, "it has not called yet"
-        with suppress(attending.NotWanted):
+        call = _caller(member, name, request)
+        try:
             while why and not is_over.wait(TRY_S) and (left := finish - time.monotonic()) > 0:
                 why = call(left, why)
+        except attending.NotWanted as error:
+            if (other := _other_name(member, name, error)) is not None:
+                attend(other)
+        except InputError as error:  # of an interpreter that is not there, say
+            failures.append(error)
 
-    thread = threading.Thread(target=attend, daemon=True)
+    thread = threading.Thread(target=attend, args=(member.name,), daemon=True)
     thread.start()
     try:
         yield
     finally:
         is_over.set()
         thread.join(HEARD_S)  # its agent is to be gone before anything starts
+    if failures:
+        raise failures[0]
 
 
 def hear(member: Member, name: str, within_s: float) -> Verdict | None:
@@ -158,8 +175,8 @@ def _hear_once(member: Member, name: str, spots: list[list[str | int]], left: fl
 def tell(member: Member, verdict: Verdict, nodes: Sequence[str] | None) -> Verdict:
     """Tell all other members, and return what they were told: a refusal where not all came to hear a start.
 
-    nodes: the names of all that were asked or waited for; None where nobody knows. Raises InputError where this port cannot be
-    listened at: then nobody hears anything, and nobody starts.
+    nodes: the names of all that were asked or waited for; None where nobody knows. Raises InputError where
+    this port cannot be listened at: then nobody hears anything, and nobody starts.
     """
     left = set(member.other_ranks)
     if verdict.code:  # nobody waits for those that never called

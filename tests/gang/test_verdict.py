@@ -83,7 +83,8 @@ def test_one_that_leaves_before_the_others_come_keeps_all_from_starting(
 
     def leaves(*args: Any) -> None:
         streams.append(real(*args))
-        streams[-1].connection.close()
+        if streams[-1] is not None:
+            streams[-1].connection.close()
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gang.dial_back, "connect", leaves)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from netdoctor.cli.crash import broken
-from netdoctor.cli.gate_end import PREFIX, End
+from netdoctor.cli.launching.gate_end import PREFIX, End
 from netdoctor.cli.options import option_fields
 from netdoctor.errors import InputError
 from netdoctor.text import clean
