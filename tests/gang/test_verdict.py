@@ -99,10 +99,10 @@ def test_one_that_leaves_before_the_others_come_keeps_all_from_starting(
 
 def test_one_that_was_not_asked_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pod in the place of one that was asked, on another node, when all was fine with the first."""
-    monkeypatch.setattr(gang, "TOGETHER_S", 2.0)
+    monkeypatch.setattr(gang, "TOGETHER_S", 1.0)
     every = members(3)
     for name in ("gpu9", gang.NOT_ASKED):
-        found, join = heard([every[1], replace(every[2], name=name)], 1.5)
+        found, join = heard([every[1], replace(every[2], name=name)], 0.7)
         told = gang.tell(every[0], READY, names(every))
         join()
         assert told.why == "member2 left before all could start"
@@ -155,6 +155,7 @@ def test_a_port_that_is_taken_starts_nobody() -> None:
 
 
 def test_who_calls_and_hears_no_verdict_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gang, "LATE_S", 0.3)
     (_, one) = members(2)
     found = gang.take_part(one, ScanRequest(timeout=0.5, environ={}))
     assert (found.code, found.why) == (
