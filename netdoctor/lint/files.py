@@ -264,6 +264,8 @@ def _kind_of_config(text: str) -> Kind | None:
         return Kind.VERL
     if {"trainer", "model"} <= keys and "model_parallel_size" in text:
         return Kind.NEMO
+    if "base_model" in keys and keys & {"micro_batch_size", "gradient_accumulation_steps", "sequence_len"}:
+        return Kind.AXOLOTL
     if keys & {"train_micro_batch_size_per_gpu", "zero_optimization", "train_batch_size"}:
         return Kind.DEEPSPEED
     return None

@@ -28,6 +28,7 @@ class Kind(StrEnum):
     VERL = "verl"
     ROLL = "roll"
     NEMO = "nemo"
+    AXOLOTL = "axolotl"
     ACCELERATE = "accelerate"
     DEEPSPEED = "deepspeed"
     PYTHON = "python"

@@ -155,6 +155,12 @@ BAD: dict[str, list[tuple[int, str, str]]] = {
         (4, "cfg.nodes", "waits for 2 nodes"),
         (7, "cfg.devices", "6 devices are not divided by 4"),
     ],
+    "axolotl.yaml": [
+        (4, "cfg.axolotl", "4 packed samples at once over 2 ranks"),
+        (6, "cfg.axolotl", "batch_size and gradient_accumulation_steps"),
+        (8, "cfg.axolotl", "without fsdp_config"),
+    ],
+    "axolotl-both.yaml": [(4, "cfg.axolotl", "deepspeed and fsdp")],
     "verl.sh": [(4, "cfg.verl-line", "ends with an assertion")],
     "ds_config.json": [(1, "cfg.batch", "fits no number of ranks")],
     "crlf.sbatch": [(1, "shell.crlf", "sbatch refuses the file")],

@@ -13,6 +13,7 @@ VERL = "https://verl.readthedocs.io/en/latest/examples/config.html"
 ROLL = "alibaba/ROLL roll/configs/worker_config.py, roll/distributed/scheduler/resource_manager.py"
 NEMO = "NVIDIA/NeMo nemo/lightning/megatron_init.py, world_size % total_model_size"
 NEMO_SIZES = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
+AXOLOTL = "axolotl-ai-cloud/axolotl src/axolotl/utils/schemas/validation.py, utils/distributed.py"
 OPENRLHF = "OpenRLHF/OpenRLHF openrlhf/cli/train_ppo_ray.py train"
 DS = "https://www.deepspeed.ai/docs/config-json/#batch-size-related-parameters"
 _RANGE = re.compile(r"list\(range\((\d{1,5})(?:,\s*(\d{1,5}))?\)\)")
@@ -301,6 +302,59 @@ def cfg_openrlhf(shell: Shell) -> Iterator[Found]:
                 "ends with an assertion",
                 "engines x tensor parallel size = nodes x GPUs of the actor",
             )
+
+
+@rule(Severity.ERROR, Config, Kind.AXOLOTL, AXOLOTL)
+def cfg_axolotl(config: Config) -> Iterator[Found]:
+    """Batch sizes and ways of sharding in a configuration of axolotl go together.
+
+    What happens:
+        axolotl ends when it reads the file, on every rank: deepspeed does not go with fsdp, batch_size
+        stands for gradient_accumulation_steps, dp_shard_size needs fsdp_config, and packed samples
+        over a context_parallel_size come one at a time.
+    Write instead:
+        One of the two; with context_parallel_size and sample_packing a micro_batch_size of 1.
+    Wrong:
+        base_model: meta-llama/Llama-3.1-8B
+        sequence_len: 8192
+        micro_batch_size: 2
+        gradient_accumulation_steps: 4
+        batch_size: 64
+    Right:
+        base_model: meta-llama/Llama-3.1-8B
+        sequence_len: 8192
+        micro_batch_size: 2
+        gradient_accumulation_steps: 4
+    """
+    for document in config.documents_of(Kind.AXOLOTL):
+        for one, other in (("deepspeed", "fsdp"), ("batch_size", "gradient_accumulation_steps")):
+            first, second = document.get(one), document.get(other)
+            if first is not None and _is_set(first) and _is_set(second):
+                yield Found(first.position, f"{one} and {other}: axolotl ends", f"one of {one} and {other}")
+        shard = document.get("dp_shard_size")
+        is_fsdp = _is_set(document.get("fsdp")) or _is_set(document.get("fsdp_config"))
+        if shard is not None and (shard.number or 0) > 1 and not is_fsdp:
+            text = f"dp_shard_size: {shard.number} without fsdp_config: axolotl ends"
+            yield Found(shard.position, text, "an fsdp_config")
+        context = max(
+            document.number_at(n) or 1 for n in ("context_parallel_size", "sequence_parallel_degree")
+        )
+        micro = document.get("micro_batch_size")
+        is_packed = _is_set(document.get("sample_packing"))
+        if micro is not None and context > 1 and is_packed and (micro.number or 0) > 1:
+            text = f"{micro.number} packed samples at once over {context} ranks of a sequence: axolotl ends"
+            yield Found(micro.position, text, "micro_batch_size: 1")
+
+
+def _is_set(item: Item | None) -> bool:
+    """Whether Python takes a value for true."""
+    if item is None:
+        return False
+    if item.text is None:
+        return bool(item.pairs() or item.list())
+    if item.tag in ("null", "bool"):
+        return item.text.lower() in ("true", "yes", "on")
+    return item.text not in ("", "0")
 
 
 @rule(Severity.ERROR, Config, Kind.DEEPSPEED, DS)
