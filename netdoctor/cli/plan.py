@@ -47,7 +47,7 @@ exit codes:
   0 written   2 bad input, or what cannot be launched
 """
 # What goes with --gang.
-_OF_GANG = ("gang", "container", "env_glob", "image", "port")
+_OF_GANG = ("gang", "container", "env_glob", "nodes", "image", "port")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -143,6 +143,11 @@ def _add_gang(parser: argparse.ArgumentParser) -> None:
         metavar="GLOB",
         help="variables of that container to copy; repeatable (default: all)",
     )
+    add(
+        "--nodes",
+        metavar="FILE",
+        help="what kubectl get nodes,pods -A -o json wrote: do the pods find nodes, and what is missing",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -156,6 +161,7 @@ def _gang_text(args: argparse.Namespace) -> str:
     from netdoctor.launch.gang import add_gang
     from netdoctor.launch.gang_kinds import PORT as GANG_PORT
     from netdoctor.launch.gang_kinds import GangOptions
+    from netdoctor.launch.gang_room import FILE_MAX as NODES_MAX
     from netdoctor.launch.manifests import FILE_MAX
 
     options = args.parser._actions
@@ -164,10 +170,15 @@ def _gang_text(args: argparse.Namespace) -> str:
         raise InputError(f"--gang takes the pods of its file; leave {listing(foreign)} out")
     is_stdin = args.gang == "-"
     name = "<stdin>" if is_stdin else clean(args.gang, 300)
-    try:
-        content = sys.stdin.buffer.read(FILE_MAX + 1) if is_stdin else read_regular(args.gang, FILE_MAX)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{name}: {reason(error)}") from None
+
+    def content_of(path: str, most: int) -> bytes:
+        try:
+            return read_regular(path, most)
+        except (OSError, ValueError) as error:
+            raise InputError(f"{clean(path, 300)}: {reason(error)}") from None
+
+    content = sys.stdin.buffer.read(FILE_MAX + 1) if is_stdin else content_of(args.gang, FILE_MAX)
+    nodes = None if args.nodes is None else (args.nodes, content_of(args.nodes, NODES_MAX))
     if len(content) > FILE_MAX:
         raise InputError(f"{name}: larger than {FILE_MAX >> 20} MiB; name a file of fewer objects")
     try:
@@ -176,12 +187,12 @@ def _gang_text(args: argparse.Namespace) -> str:
         line = content.count(b"\n", 0, error.start) + 1
         raise InputError(f"{name}:{line}: not UTF-8 text") from None
     globs = tuple(args.env_glob or "*")
-    return add_gang(name, text, GangOptions(args.container, globs, args.image, args.port or GANG_PORT))
+    return add_gang(name, text, GangOptions(args.container, globs, args.image, args.port or GANG_PORT), nodes)
 
 
 def _text(args: argparse.Namespace) -> str:
-    if args.container is not None or args.env_glob is not None:
-        raise InputError("--container and --env-glob go with --gang FILE")
+    if args.container is not None or args.env_glob is not None or args.nodes is not None:
+        raise InputError("--container, --env-glob and --nodes go with --gang FILE")
     from netdoctor import launch
 
     targets, evidence, hosts = _hosts(args)

@@ -9,6 +9,7 @@ from typing import Any
 
 from netdoctor.errors import InputError
 from netdoctor.launch.gang_kinds import KINDS, TIMEOUT_S, File, Gang, GangOptions, Member, kind_of
+from netdoctor.launch.gang_room import room
 from netdoctor.launch.manifests import flag_of, is_null, items, mapping, text_of
 from netdoctor.launch.shell import comment
 from netdoctor.text import clean, listing
@@ -18,10 +19,11 @@ SECRET = "NETDOCTOR_MEET_SECRET"  # noqa: S105  # the name of a variable
 _COPIED = ("workingDir", "envFrom", "volumeMounts", "volumeDevices", "securityContext")
 
 
-def add_gang(name: str, text: str, options: GangOptions) -> str:
+def add_gang(name: str, text: str, options: GangOptions, nodes: tuple[str, bytes] | None = None) -> str:
     """The manifests, with comments above them, and an init container in each pod template of a gang.
 
-    name: of the file, for messages. Raises InputError, with the line where it is known.
+    name: of the file, for messages. nodes: name and content of kubectl's list of nodes (and pods), for the
+    gangs to find room on. Raises InputError, with the line where it is known.
     """
     file = File(name, text, options)
     known = [one for one in file.objects if kind_of(one) in KINDS]
@@ -36,7 +38,8 @@ def add_gang(name: str, text: str, options: GangOptions) -> str:
     lines = [_put(file, gang) for gang in gangs] or ["no pod has another one to meet: nothing is changed"]
     if gangs:
         file.remark(f"netdoctor has to be in the image of {NAME}")
-    lines += [f"note: {one}" for one in file.remarks]
+    remarks = [*file.remarks, *(room(*nodes, gangs) if nodes is not None else ())]
+    lines += [f"note: {one}" for one in remarks]
     lines += dict.fromkeys(f"once, before kubectl apply: {_secret_command(gang)}" for gang in gangs)
     return "".join(f"{comment(line)}\n" for line in lines) + file.text()
 
