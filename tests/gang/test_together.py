@@ -6,7 +6,6 @@ NETDOCTOR_TEST_GANGS: how many of the faults; without it three, other ones each 
 import os
 import random
 import secrets
-import sys
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +17,7 @@ from netdoctor.lab import Lab
 from tests.conftest import Maker
 from tests.scan.faults import put
 from tests.scan.harness import REPO
+from tests.scan.test_launch_pages import installed
 
 pytestmark = pytest.mark.lab
 
@@ -73,7 +73,7 @@ def pods(
 
     env: a NAME=VALUE that a member alone has; limit: a line of its shell.
     """
-    found, secret = Pods(), secrets.token_hex(16)
+    found, secret, argv = Pods(), secrets.token_hex(16), installed(lab)
     began = time.monotonic()
 
     def member(rank: int) -> None:
@@ -89,7 +89,7 @@ def pods(
             "NODE_NAME": node,
             "NETDOCTOR_MEET_SECRET": secret,
         }
-        line = [sys.executable, "-m", "netdoctor", "gate", "--gang", f"{lab.address(lab.nodes[0])}:{PORT}"]
+        line = [*argv, "gate", "--gang", f"{lab.address(lab.nodes[0])}:{PORT}"]
         line += [
             "--tasks",
             str(COUNT),
