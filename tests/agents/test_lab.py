@@ -27,7 +27,9 @@ def chosen() -> list[Any]:
     every = [("lab4", one) for one in net] + [("hw_lab", one) for one in (*hcas, *gpus)]
     # With torch on nodes a driver may be too old for it; these here have none.
     plain = [
-        (lab, one) for lab, one in every if not one.job and not one.args and not one.check.startswith("sw.")
+        (lab, one)
+        for lab, one in every
+        if not one.job and not one.args and not one.check.startswith("sw.") and one.check != "gpu.torch"
     ]
     some = random.Random(SEED).sample(plain, min(FAULTS, len(plain)))
     return [
