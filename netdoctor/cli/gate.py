@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from netdoctor.cli import environ
 from netdoctor.cli.crash import broken
-from netdoctor.cli.launching.gate_end import PREFIX, End
+from netdoctor.cli.launching.gate_end import PREFIX, End, say
 from netdoctor.cli.options import (
     add_option,
     add_options,
@@ -195,7 +195,7 @@ def run(args: argparse.Namespace) -> int:
     if args.gang is not None:
         from netdoctor.cli.launching.gang import together
 
-        end = together(args, lambda: _end(args), say)
+        end = together(args, lambda: _end(args))
     elif args.rank is not None:
         raise InputError("--rank goes with --gang")
     else:
@@ -534,9 +534,3 @@ def _unfit(name: str) -> int | None:
 
 def _starts(args: argparse.Namespace) -> str:
     return "would start" if args.dry_run else "starts"
-
-
-def say(text: str) -> None:
-    """A line of gate's own on standard error."""
-    with suppress(OSError, ValueError):
-        sys.stderr.write(f"netdoctor gate: {clean(text, 2000)}\n")

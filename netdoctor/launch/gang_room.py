@@ -33,7 +33,7 @@ class Node:
 
 
 def room(name: str, content: bytes, gangs: Iterable[Gang]) -> list[str]:
-    """What is to be said of the nodes. Raises InputError where a gang does not fit, with what nodes lack."""
+    """What is to be said of the nodes. Raises InputError where a gang finds no room, with the reasons."""
     where = clean(name, 300)
     if len(content) > FILE_MAX:
         raise InputError(f"{where}: larger than {FILE_MAX >> 20} MiB; leave the pods out")
@@ -91,20 +91,20 @@ def _fit(where: str, nodes: list[Node], gang: Gang) -> list[str]:
     if not asks:
         return [f"{gang.title}: its container asks for no devices; room on nodes is not tested"]
     what = listing((f"{count} {clean(name, 60)}" for name, count in asks.items()), 4)
-    left, lacks = 0, dict[str, list[str]]()
+    left, reasons = 0, dict[str, list[str]]()
     for node in nodes:
         if any(str(node.labels.get(key)) != value for key, value in selector.items()):
             continue
         if not any(node.allocatable.get(name) for name in asks):  # a node without GPUs is of no interest
             if any(key.startswith(("nvidia.com/", "amd.com/")) for key in node.labels):
-                lacks.setdefault(f"has no {listing(map(str, asks), 2)}", []).append(node.name)
+                reasons.setdefault(f"has no {listing(map(str, asks), 2)}", []).append(node.name)
             continue
         free = {name: node.allocatable.get(name, 0) - node.in_use[name] for name in asks}
         count = 0 if node.why_not else min(free[name] // need for name, need in asks.items())
         left += max(0, count)
         if count < 1:
-            lacks.setdefault(node.why_not or _lack(node, asks, free), []).append(node.name)
-    texts = [f"{clean(fold(names), 200)} {why}" for why, names in lacks.items()]
+            reasons.setdefault(node.why_not or _lack(node, asks, free), []).append(node.name)
+    texts = [f"{clean(fold(names), 200)} {why}" for why, names in reasons.items()]
     if left < gang.count:
         lack = "; ".join(texts[:MOST]) or "no node has them"
         raise InputError(

@@ -1,8 +1,8 @@
 """Nodes of a job that start together or not at all: the first judges all, and tells the others how it ends.
 
 Each calls twice. First as any task that is asked (meeting.py); then, once that is over, to hear the verdict,
-at the same port and with a secret made of the first, so that neither is taken for the other. A start
-is told when all others have called for it, under the names by which they were asked: who is lost before,
+at the same port and with a secret made of the first, so that neither is taken for the other. Nobody hears
+of a start before all others have called for it, under the names by which they were asked: who is lost before,
 or was put in the place of one that was asked, keeps all from starting.
 """
 
@@ -28,12 +28,12 @@ from netdoctor.text import clean
 from netdoctor.transport.tasks import attending, calls, meeting
 from netdoctor.transport.tasks.meet import listen
 
-# How long who was asked all waits for the verdict to be called for; who judges, for all to call.
+# How long a member that was asked calls for the verdict; and the judge waits for all to call.
 VERDICT_S, TOGETHER_S = 60.0, 20.0
-# Who was not asked may be late for the verdict, too.
+# A member that was not asked may hear of a refusal all the same.
 LATE_S = 5.0
 TRY_S = 0.3
-HEARD_S = 5.0
+HEARD_S = 5.0  # for one that has called to read the verdict, or to leave
 TEXT_MAX, LINES_MAX, LINE_MAX = 1 << 16, 60, 300
 UNDECIDED = 3
 NOT_ASKED = "-"  # in place of a name
@@ -63,7 +63,7 @@ class Member:
 
     @property
     def other_ranks(self) -> frozenset[str]:
-        """What those call themselves that are told the verdict."""
+        """The numbers of those that hear the verdict, as they call themselves."""
         return frozenset(str(rank) for rank in range(1, self.count))
 
     def absent(self, nodes: Iterable[str]) -> frozenset[str]:
@@ -92,7 +92,7 @@ def take_part(member: Member, request: ScanRequest) -> Verdict:
             return verdict
         if is_over:
             where = f"{member.rendezvous.host} port {member.rendezvous.port}"
-            silent = f"it was asked everything, and then nobody told it a verdict for {VERDICT_S:g} s"
+            silent = f"it was asked everything, and then heard no verdict for {VERDICT_S:g} s"
             return Verdict(UNDECIDED, f"member 0 does not judge at {where}: {why or silent}")
         time.sleep(TRY_S)
 
@@ -173,7 +173,7 @@ def _hear_once(member: Member, name: str, spots: list[list[str | int]], left: fl
 
 
 def tell(member: Member, verdict: Verdict, nodes: Sequence[str] | None) -> Verdict:
-    """Tell all other members, and return what they were told: a refusal where not all came to hear a start.
+    """Tell all other members, and return what they hear: a refusal where not all came to hear of a start.
 
     nodes: the names of all that were asked or waited for; None where nobody knows. Raises InputError where
     this port cannot be listened at: then nobody hears anything, and nobody starts.
@@ -204,7 +204,7 @@ def tell(member: Member, verdict: Verdict, nodes: Sequence[str] | None) -> Verdi
         content = len(packed).to_bytes(4, "big") + packed
         for claim in here.values():
             listener.send(claim, content)
-        # Those that come now are told that nothing starts; who has heard it leaves.
+        # Those that come now hear of a refusal; whoever has heard it leaves.
         finish = time.monotonic() + (HEARD_S if left <= here.keys() else TOGETHER_S)
         while left and (wait_s := finish - time.monotonic()) > 0:
             for event in listener.events(wait_s):

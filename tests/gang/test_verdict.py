@@ -64,10 +64,10 @@ def test_one_that_does_not_come_keeps_all_from_starting(monkeypatch: pytest.Monk
     monkeypatch.setattr(gang, "TOGETHER_S", 1.0)
     every = members(4)
     found, join = heard([every[1], every[3]])
-    told = gang.tell(every[0], READY, names(every))
+    final = gang.tell(every[0], READY, names(every))
     join()
-    assert (told.code, told.why) == (3, "member2 left before all could start")
-    assert found == {1: told, 3: told}
+    assert (final.code, final.why) == (3, "member2 left before all could start")
+    assert found == {1: final, 3: final}
 
 
 def test_one_that_leaves_before_the_others_come_keeps_all_from_starting(
@@ -75,8 +75,8 @@ def test_one_that_leaves_before_the_others_come_keeps_all_from_starting(
 ) -> None:
     monkeypatch.setattr(gang, "TOGETHER_S", 2.0)
     every = members(3)
-    told: list[Verdict] = []
-    thread = threading.Thread(target=lambda: told.append(gang.tell(every[0], READY, names(every))))
+    final: list[Verdict] = []
+    thread = threading.Thread(target=lambda: final.append(gang.tell(every[0], READY, names(every))))
     thread.start()
     streams = []
     real = gang.dial_back.connect
@@ -93,8 +93,8 @@ def test_one_that_leaves_before_the_others_come_keeps_all_from_starting(
     found, join = heard([every[1]])
     join()
     thread.join(30)
-    assert told[0].why == "member2 left before all could start"
-    assert found == {1: told[0]}
+    assert final[0].why == "member2 left before all could start"
+    assert found == {1: final[0]}
 
 
 def test_one_that_was_not_asked_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,11 +103,11 @@ def test_one_that_was_not_asked_does_not_start(monkeypatch: pytest.MonkeyPatch) 
     every = members(3)
     for name in ("gpu9", gang.NOT_ASKED):
         found, join = heard([every[1], replace(every[2], name=name)], 0.7)
-        told = gang.tell(every[0], READY, names(every))
+        final = gang.tell(every[0], READY, names(every))
         join()
-        assert told.why == "member2 left before all could start"
-        assert found[1] == told
-        assert found[2] in (None, told)
+        assert final.why == "member2 left before all could start"
+        assert found[1] == final
+        assert found[2] in (None, final)
 
 
 def test_nobody_waits_for_who_never_called_where_nothing_starts() -> None:
@@ -139,11 +139,11 @@ def test_a_long_verdict_is_cut_and_what_is_no_verdict_is_none() -> None:
     every = members(2)
     long = Verdict(1, "x" * 9999, ("\x1b[31m" + "y" * 9999,) * 500, {"NETDOCTOR_GATE_NODES": "n," * 99_999})
     found, join = heard([every[1]])
-    told = gang.tell(every[0], long, names(every))
+    final = gang.tell(every[0], long, names(every))
     join()
-    assert found == {1: told}
-    assert (len(told.why), len(told.lines), told.variables) == (gang.LINE_MAX, gang.LINES_MAX, {})
-    assert all(line.isprintable() and len(line) <= gang.LINE_MAX for line in told.lines)
+    assert found == {1: final}
+    assert (len(final.why), len(final.lines), final.variables) == (gang.LINE_MAX, gang.LINES_MAX, {})
+    assert all(line.isprintable() and len(line) <= gang.LINE_MAX for line in final.lines)
 
 
 def test_a_port_that_is_taken_starts_nobody() -> None:

@@ -304,7 +304,7 @@ def test_jobs_that_the_pattern_leaves_out_stay_as_they_are() -> None:
     assert "Job eval has no container train, and is left as it is" in head(text)
 
 
-def test_a_job_that_makes_pods_anew_is_told() -> None:
+def test_a_job_that_makes_pods_anew_has_a_note() -> None:
     text = made(job(job_spec().replace("backoffLimit: 0\n", "")))
     assert "backoffLimit is 6" in head(text)
     assert "backoffLimit" not in head(made(job()))
@@ -453,12 +453,12 @@ def test_scalars_go_out_as_they_came_in() -> None:
 
 @each_of(HOSTILE)
 def test_hostile_names_stay_in_their_place(attack: str) -> None:
-    said = yaml.safe_dump(HOSTILE[attack], width=10**6).splitlines()[0]
+    name = yaml.safe_dump(HOSTILE[attack], width=10**6).splitlines()[0]
     texts = [
-        job(job_spec(containers=of(said))), job(name=said), job(more=f", namespace: {said}"),
-        job(job_spec(pod_more=f"subdomain: {said}\n")), jobset(replicated(said, TWO)), jobset(A, name=said),
-        documents(runtime(), train_job(more=f", namespace: {said}")), job(job_spec("1"), name=said),
-        documents(runtime(), train_job(kind=f", kind: {said}")), job(job_spec(said)), f"kind: {said}\n",
+        job(job_spec(containers=of(name))), job(name=name), job(more=f", namespace: {name}"),
+        job(job_spec(pod_more=f"subdomain: {name}\n")), jobset(replicated(name, TWO)), jobset(A, name=name),
+        documents(runtime(), train_job(more=f", namespace: {name}")), job(job_spec("1"), name=name),
+        documents(runtime(), train_job(kind=f", kind: {name}")), job(job_spec(name)), f"kind: {name}\n",
     ]  # fmt: skip
     refused: list[str] = []
     for text in texts:

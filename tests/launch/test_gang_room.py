@@ -63,7 +63,7 @@ def test_nodes_that_have_all_are_not_spoken_of() -> None:
         ([], "no node has them"),
     ],
 )
-def test_the_node_that_lacks_something_is_named(seventh: list[dict[str, Any]], says: str) -> None:
+def test_the_node_without_room_is_named(seventh: list[dict[str, Any]], says: str) -> None:
     with pytest.raises(InputError) as caught:
         made(*ALL[:7], *seventh, IDLE)
     head = "nodes.json: Job train: 8 pods of 8 nvidia.com/gpu, and nodes for 7: "
@@ -85,7 +85,7 @@ def test_a_selector_leaves_nodes_out() -> None:
         made(*ALL, IDLE, more="nodeSelector: {pool: train}\n")
 
 
-def test_what_is_not_known_is_said() -> None:
+def test_what_is_not_known_is_a_note() -> None:
     assert "nodes.json has no pods: what others use is not known" in notes(made(*ALL))
     manifest = job(job_spec(containers="- {name: train, image: t:1}\n"))
     plain = add_gang("j", manifest, GangOptions(), ("n", json.dumps({"items": [node("a")]}).encode()))

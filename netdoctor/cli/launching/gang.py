@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from netdoctor.cli.crash import broken
-from netdoctor.cli.launching.gate_end import PREFIX, End
+from netdoctor.cli.launching.gate_end import PREFIX, End, say
 from netdoctor.cli.options import option_fields
 from netdoctor.errors import InputError
 from netdoctor.text import clean
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _NOT_WITH = ("meet", "facts", "via", "local", "last", "max_age", "exclude_bad", "hosts_out")
 
 
-def together(args: argparse.Namespace, judge: Callable[[], End], say: Callable[[str], None]) -> End:
-    """Judge all as the first of them, or be told. say: prints a line of gate's. Raises InputError."""
+def together(args: argparse.Namespace, judge: Callable[[], End]) -> End:
+    """Judge all as the first of them, or hear how it ends. Raises InputError."""
     member, request = _member(args), _member_request(args)
     for number in (signal.SIGTERM, signal.SIGHUP):  # its agent ends with it
         signal.signal(number, lambda number, frame: sys.exit(128 + number))
@@ -35,8 +35,8 @@ def together(args: argparse.Namespace, judge: Callable[[], End], say: Callable[[
         first = f"judges all that call {where} {waits}"
         say(f"{who}, {f'calls member 0 at {where} {waits}' if member.rank else first}")
     if member.rank:
-        return _end_of_member(args, member, request, say)
-    return _end_of_judge(args, member, request, judge, say)
+        return _end_of_member(args, member, request)
+    return _end_of_judge(args, member, request, judge)
 
 
 def _member_request(args: argparse.Namespace) -> "ScanRequest":
@@ -84,9 +84,7 @@ def _member(args: argparse.Namespace) -> "Member":
     return Member(rank=rank, count=count, name=name, rendezvous=rendezvous, key=key)
 
 
-def _end_of_member(
-    args: argparse.Namespace, member: "Member", request: "ScanRequest", say: Callable[[str], None]
-) -> End:
+def _end_of_member(args: argparse.Namespace, member: "Member", request: "ScanRequest") -> End:
     from netdoctor.scanning.gang import take_part
 
     verdict = take_part(member, request)
@@ -106,20 +104,15 @@ def _end_of_judge(
     member: "Member",
     request: "ScanRequest",
     judge: Callable[[], End],
-    say: Callable[[str], None],
 ) -> End:
     from netdoctor.scanning import gang
 
-    args.meet, args.tasks, args.no_env, args.are_members = (
-        str(member.rendezvous.port),
-        member.count,
-        True,
-        True,
-    )
+    args.meet, args.tasks = str(member.rendezvous.port), member.count
+    args.no_env = args.are_members = True
     try:
         with gang.attendance(member, request):
             end = judge()
-    except Exception as error:
+    except Exception as error:  # the others are to hear that, and not to wait for a verdict
         end = End(_code_of(error), f"member 0 could not judge: {clean(str(error), 200)}")
         if not isinstance(error, InputError):
             broken(error)
@@ -134,8 +127,9 @@ def _end_of_judge(
 
 
 def _is_ours(name: str, text: str) -> bool:
-    """Whether a variable that was told is one of gate's, and holds names or numbers."""
-    return name.startswith(PREFIX) and re.fullmatch(r"[A-Za-z0-9_.,:%-]*", text) is not None
+    """Whether a variable of the verdict is one of gate's, and holds names or numbers."""
+    is_name = re.fullmatch(rf"{PREFIX}[A-Z]+", name) is not None
+    return is_name and re.fullmatch(r"[A-Za-z0-9_.,:%-]*", text) is not None
 
 
 def _code_of(error: Exception) -> int:

@@ -86,6 +86,7 @@ class MeetTransport(Calling[Agent]):
         self._count = 0
         self._listed: frozenset[str] | None = None
         self._participants: dict[str, _Participant] = {}  # by the name of the node
+        self._by_rank: dict[int | None, _Participant] = {}  # the newest
         self._claims: dict[str, _Participant] = {}  # and by what they call themselves
         self._has_started = False
         self._ports_text = ""
@@ -179,15 +180,16 @@ class MeetTransport(Calling[Agent]):
         known = self._participants.get(node)
         if known is not None and not known.has_left:
             return self._refuse(node, f"it {meeting.TWICE}; tasks of one name are one node (facts --name)")
-        if self._options.are_members and any(
-            one.rank == rank and one.node != node and not one.has_left for one in self._participants.values()
-        ):
-            return self._refuse(node, f"it calls itself member {rank}, and so does another one (--rank)")
+        if self._options.are_members:
+            other = self._by_rank.get(rank)
+            if other is not None and other.node != node and not other.has_left:
+                return self._refuse(node, f"it calls itself member {rank}, and so does another one (--rank)")
         if self._listed is not None and not {node, _without_domain(node), address} & self._listed:
             return self._refuse(node, "it called, and is not among the hosts that are listed")
         if known is None and len(self._participants) >= self._max_participants:
             return self._refuse(node, "it called late, or beside as many as --tasks says")
         participant = self._participants[node] = _Participant(claim, rank, node, address)
+        self._by_rank[rank] = participant
         if release != __version__:
             participant.failure = f"its netdoctor is {release}, this is {__version__}; both have to be one"
             return participant.failure
