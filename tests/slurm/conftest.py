@@ -148,8 +148,10 @@ class Slurm:
         self.write({"/usr/local/bin/netdoctor": WRAPPER.format(site=self.site, python=python)})
 
     def calm(self) -> None:
-        """As it was in the beginning: no job, no prolog or health check, healthy nodes that all are idle."""
+        """As it was in the beginning: no job, no report, no prolog or health check, healthy nodes, all idle."""
         self.run("scancel", "--user=root")
+        for node in self.lab.nodes:
+            self.run("rm", "-rf", "/.netdoctor", node=node)
         self.reconfigure()
         self.lab.heal()
         self.install()
