@@ -74,9 +74,6 @@ def about_path(finding: Finding, path: Path | None) -> Finding:
 
 def leave_out(left: Path, paths: Paths) -> tuple[Fix, ...]:
     """The other interfaces that NCCL takes, where it alone uses this path and has others."""
-    if left.is_rail and left.sources != left.addresses:
-        text = "if each rail is a separate network, keep NCCL on its own rail"
-        return (in_job(text, export("NCCL_CROSS_NIC", "0"), persistent=True),)
     in_use = {(use.node, use.address) for use in paths.uses if use.purpose.startswith(SOCKET)}
     names = dict.fromkeys(
         path.ifnames[node]

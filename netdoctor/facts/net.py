@@ -216,7 +216,7 @@ class PortProbe:
     dst: str
     address: str
     port: int
-    purpose: str  # ``rendezvous`` or ``ephemeral``
+    purpose: str  # ``rendezvous`` or ``ephemeral``; ``crossing`` of PortMatrix.crossings
     # ``open``, ``refused``, ``filtered`` (no answer in time), ``rejected`` (ICMP prohibited or unreachable,
     # or EPERM), ``no_route``, ``in_use`` (somebody else answers there), ``error``.
     outcome: str
@@ -255,6 +255,10 @@ class PortMatrix:
     """
 
     probes: tuple[PortProbe, ...] = ()
+    # From a rail of one node to another rail of another one, a few for each pair; on no path of the job. A
+    # listener there is refused to what comes in by another interface, such as where neighbours answer for all
+    # their addresses: RDMA does not arrive so.
+    crossings: tuple[PortProbe, ...] = ()
     listeners: tuple[TestListener, ...] = ()
     timeout_s: float = 3.0  # how long silence lasted before it was called ``filtered``
     possible: int = 0

@@ -64,8 +64,7 @@ class Paths:
 
     # The main one first, which is that of Job.data_addresses, then those that add an address to it.
     paths: tuple[Path, ...] = ()
-    # Of RoCE ports, rail with rail, and across where NCCL may cross; no TCP connection of the job goes there,
-    # and `sources` are those of the rail that sends.
+    # Of RoCE ports, rail with rail; no TCP connection of the job goes there.
     rails: tuple[Path, ...] = ()
     uses: tuple[Use, ...] = ()  # every address that the job advertises, those that nobody can dial included
     # Purposes that were not counted, or are not known, and why.

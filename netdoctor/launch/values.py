@@ -8,6 +8,7 @@ from typing import Any
 from netdoctor.advice import propose_hcas, propose_ifname
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.net import NetFacts, PortMatrix
+from netdoctor.facts.paths import Paths
 from netdoctor.facts.software import Job
 from netdoctor.inventory import Target
 from netdoctor.inventory.nodeset import fold
@@ -23,6 +24,7 @@ from netdoctor.rules.nccl_ib import (
     switched_off_by,
 )
 from netdoctor.rules.paths import release
+from netdoctor.rules.rails import CROSS_NIC, crossings
 from netdoctor.rules.variables import effective_env, values
 from netdoctor.rules.versions import at_least
 from netdoctor.store import Store
@@ -33,7 +35,7 @@ PORT = 29500
 OTHER_PORTS = (29500, 29501, 29502, 29503)
 NCCL = ("NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX")
 # What a report's own job may have set, and a plan says anew.
-PROPOSED = (*NCCL, "GLOO_SOCKET_IFNAME", "MASTER_ADDR", "MASTER_PORT")
+PROPOSED = (*NCCL, CROSS_NIC, "GLOO_SOCKET_IFNAME", "MASTER_ADDR", "MASTER_PORT")
 DEBUG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV", "TORCH_DISTRIBUTED_DEBUG": "INFO"}
 
 
@@ -223,6 +225,7 @@ def _nccl(facts: ScanFacts, found: Settings) -> None:
                 value, f"selects {proposal.addresses[node].address}"
             )
     _hcas(facts, found, envs, versions)
+    _cross_nic(facts, found)
 
 
 def _hcas(facts: ScanFacts, found: Settings, envs: Mapping[str, Mapping[str, str]], versions: Any) -> None:
@@ -257,6 +260,17 @@ def _hcas(facts: ScanFacts, found: Settings, envs: Mapping[str, Mapping[str, str
         found.env[name] = from_scan(min(shared), "a RoCE v2 row with an IPv4 address on every port")
     else:
         found.left_out[name] = "no GID index is a RoCE v2 row with an IPv4 address on every port"
+
+
+def _cross_nic(facts: ScanFacts, found: Settings) -> None:
+    """Where rails of these nodes do not meet, NCCL is kept on its own."""
+    ports, paths = facts.store.cluster_fact("ports"), facts.store.cluster_fact("paths")
+    if isinstance(ports, PortMatrix) and isinstance(paths, Paths):
+        tried = [one for one in crossings(ports, paths) if {one.src, one.dst} <= set(facts.nodes)]
+        closed = sum(not one.is_open for one in tried)
+        if closed:
+            why = f"{closed} of {len(tried)} tries from one rail to another do not arrive"
+            found.env[CROSS_NIC] = from_scan("0", why)
 
 
 def _gloo(facts: ScanFacts, found: Settings) -> None:

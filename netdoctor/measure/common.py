@@ -65,6 +65,8 @@ class Participants:
     further: Mapping[str, tuple[DialAddress, ...]] = field(default_factory=dict)
     # Of RoCE ports that add something to these, which are tried from the rail's own addresses.
     rails: tuple[Path, ...] = ()
+    # All rails, where they can be distinguished: what may be tried from one to another.
+    to_cross: tuple[Path, ...] = ()
     master: str | None = None
     master_port: int = 29500
     ephemeral: Mapping[str, tuple[int, int]] | None = None
@@ -80,6 +82,7 @@ class Participants:
             addresses=job.data_addresses,
             further=_further(paths) if isinstance(paths, Paths) else {},
             rails=tuple(_rails(paths)) if isinstance(paths, Paths) else (),
+            to_cross=tuple(one for one in paths.rails if one.tried) if isinstance(paths, Paths) else (),
             master=job.master_node,
             master_port=job.master_port,
             ephemeral={n: net.ephemeral_ports for n, net in store.present("net", nodes).items()},
@@ -110,10 +113,10 @@ class Participants:
 
 
 def _rails(paths: Paths) -> Iterator[Path]:
-    """Equal addresses are one path; those across rails are never equal."""
+    """Equal addresses are one path."""
     known = {end for path in paths.paths for end in path.addresses.items()}
     for rail in paths.rails:
-        if rail.tried and (rail.sources != rail.addresses or not known.issuperset(rail.addresses.items())):
+        if rail.tried and not known.issuperset(rail.addresses.items()):
             yield rail
 
 

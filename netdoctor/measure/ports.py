@@ -1,7 +1,7 @@
 """Which TCP ports every node reaches on every other, over listeners that netdoctor opens itself."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from netdoctor.measure.common import (
     token,
 )
 from netdoctor.measure.declare import Context, experiment
+from netdoctor.rules.rails import pairs_of_rails
 from netdoctor.transport.base import Request
 
 # NCCL and gloo listen on kernel-chosen ports (bind to port 0), so a sample of the ephemeral range stands for
@@ -38,6 +39,10 @@ SOURCES = (0.11, 0.36, 0.89)
 AGAIN_TIMEOUT_S = 1.2
 AGAIN_S = 8.0
 MOST_AGAIN = 64
+# A few tries of each node go from one rail to another: to one listener of each rail, which answers over the
+# rail alone. At most this many over all its peers, or one for each.
+CROSSING = "crossing"
+MOST_ACROSS = 8
 OPEN = ("open", "in_use")
 OUTCOMES = ("open", "refused", "filtered", "rejected", "no_route", "in_use", "error")
 DEFAULT_RANGE = (32768, 60999)  # net.ipv4.ip_local_port_range, Documentation/networking/ip-sysctl.rst
@@ -48,7 +53,8 @@ def ports(context: Context) -> PortMatrix:
     """Every node dials the others' rendezvous port, and some of those that NCCL and gloo may get.
 
     All paths of the job at once; beside the main one only the kind of ports that the job dials there, on
-    rails of RoCE one port, from the rail's own address: what RDMA needs, too, is a way there.
+    rails of RoCE one port, from the rail's own address: what RDMA needs, too, is a way there. A few tries for
+    each pair go from one rail to another.
 
     A node that cannot open listeners or does not report is named in `failed_nodes`; the rest stands.
     """
@@ -61,7 +67,8 @@ def ports(context: Context) -> PortMatrix:
     listeners = _open(transport, participants, nodes, word, failed)
     requests = connect_requests(_targets(participants, nodes, listeners), word)
     answers, silent = target_rows(transport, requests, NAME, failed)
-    probes = _from_elsewhere(context, [_probe(src, row) for src, row in answers], word)
+    found = [_probe(src, row) for src, row in answers]
+    probes = _from_elsewhere(context, [one for one in found if one.purpose != CROSSING], word)
     close_listeners(transport, nodes)
     # The listeners of a node that went away in the meantime are gone: what failed there is no firewall. So
     # may be whoever held a port when we could not have it, such as another scan.
@@ -82,6 +89,7 @@ def ports(context: Context) -> PortMatrix:
     )
     return PortMatrix(
         probes=tuple(probes),
+        crossings=tuple(one for one in found if one.purpose == CROSSING and one.dst not in silent),
         listeners=tuple(listeners),
         timeout_s=TIMEOUT_S,
         possible=len(nodes) * (len(nodes) - 1),
@@ -110,10 +118,35 @@ def _targets(
             for dst in dialled[src]
             for one in opened.get(dst, [])
             for source in participants.sources(src, dst, one.address)
-            if not source or one.purpose == EPHEMERAL
+            if one.purpose != CROSSING and (not source or one.purpose == EPHEMERAL)
         ]
+        + list(_across(participants, src, dialled[src], opened))
         for src in nodes
     }
+
+
+def _across(
+    participants: Participants, src: str, dialled: Sequence[str], opened: Mapping[str, Sequence[TestListener]]
+) -> Iterator[dict[str, Any]]:
+    """What a node dials on its peers' other rails, each try another pair of rails.
+
+    All nodes begin with the same pairs, so that one which alone does not get across shows.
+    """
+    rails = participants.to_cross
+    pairs = pairs_of_rails(len(rails))
+    count = min(max(1, MOST_ACROSS // max(len(dialled), 1)), len(pairs))
+    for peer, dst in enumerate(dialled):
+        ends = {one.address: one for one in opened.get(dst, ()) if one.purpose == CROSSING and not one.error}
+        for number in range(peer * count, (peer + 1) * count):
+            source, target = (rails[i].addresses for i in pairs[number % len(pairs)])
+            if src in source and dst in target and (one := ends.get(target[dst])):
+                yield {
+                    "dst": dst,
+                    "address": one.address,
+                    "port": one.port,
+                    "purpose": CROSSING,
+                    "source": source[src],
+                }
 
 
 def connect_requests(
@@ -159,6 +192,13 @@ def _open(
         ]
         on_rails = participants.on_rails(node)
         listeners += [{"port": sample[-1], "purpose": EPHEMERAL, **row} for row in on_rails]
+        # Where the main path is a rail, its listeners answer whatever interface a packet comes in by.
+        across = dict.fromkeys(
+            rail.addresses[node] for rail in participants.to_cross if node in rail.addresses
+        )
+        free = low + rng.randrange(span // 2)
+        number = next(port for port in range(free, free + 5) if port not in purposes)
+        listeners += [{"port": number, "purpose": CROSSING, "address": one, "rail": True} for one in across]
         requests[node] = listen_request(listeners, word)
     opened: dict[str, list[TestListener]] = {}
     for reply in replies(transport, requests):

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import permutations
 
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.net import AddressRow, NetFacts, ResolveFacts
@@ -24,7 +23,7 @@ from netdoctor.rules.addresses import (
 )
 from netdoctor.rules.nccl import candidates, choose, corrected, is_ifname_set
 from netdoctor.rules.nccl_ib import choose_gids, gid_ipv4, selected_ports, switched_off_by
-from netdoctor.rules.variables import Environment, param, values
+from netdoctor.rules.variables import Environment, values
 from netdoctor.rules.versions import Version, nccl_version, parse_version
 
 
@@ -222,7 +221,7 @@ def _grouped(nodes: Mapping[str, Known], uses: Iterable[Use], main: Mapping[str,
 
 def _rails(nodes: Mapping[str, Known], uses: Iterable[Use], left_out: dict[str, str]) -> Iterator[Path]:
     """Ports of one name on different nodes, NIC i of every node; a name that one node alone has is that of
-    most at its place. NCCL crosses from rail to rail where NCCL_CROSS_NIC=1."""
+    most at its place."""
     ports: dict[str, dict[str, AddressRow]] = {}
     for use in uses:
         row = _row(nodes[use.node].net, use.address) if use.purpose.startswith(RAIL) else None
@@ -248,15 +247,9 @@ def _rails(nodes: Mapping[str, Known], uses: Iterable[Use], left_out: dict[str, 
     if mixed:
         left_out["between rails"] = f"rails of {mixed[0]} share a network: only RDMA itself keeps them apart"
     reach = _reach(nodes) if rails else {}
-    found = []
     for name, rows in rails.items():
         rail = _path(name, reach, rows)
-        found.append(replace(rail, sources=rail.addresses, users=(name,), tried=not mixed))
-    yield from found
-    if any(param(values(one.env).get("NCCL_CROSS_NIC"), 2) == 1 for one in nodes.values()):
-        for one, other in permutations(found, 2):
-            way = f"{one.id} to {other.id}"
-            yield replace(other, id=way, users=(way,), sources=one.sources)
+        yield replace(rail, sources=rail.addresses, users=(name,), tried=not mixed)
 
 
 # By network and node, its first address there that peers could dial, behind its place among the node's own.

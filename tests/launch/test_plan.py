@@ -8,7 +8,8 @@ import pytest
 from netdoctor.errors import InputError
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.gpu import Gpu, GpuFacts, PciGpu
-from netdoctor.facts.net import Listener, PortHolderFacts
+from netdoctor.facts.net import Listener, PortHolderFacts, PortMatrix, PortProbe
+from netdoctor.facts.paths import Path, Paths
 from netdoctor.facts.rdma import Gid
 from netdoctor.facts.software import Nccl, SoftwareFacts, Torch
 from netdoctor.launch import Origin, environment, rank_table
@@ -160,6 +161,24 @@ def test_hcas_and_gids() -> None:
     assert "NCCL_IB_HCA" not in planned(targets(2), lonely).env
     cpu = planned(targets(2), evidence(2, {**roce, "gpu": GpuFacts(nvml="no_library")}))
     assert "no node has a GPU" in cpu.left_out["NCCL_IB_HCA"]
+
+
+def test_rails_that_do_not_meet_keep_nccl_on_its_own() -> None:
+    """Of the nodes of the plan alone, and only where somebody looked."""
+    tables = [{name: f"10.{r}.0.{name[1:]}" for name in ("n1", "n2", "n3")} for r in range(2)]
+    way = {"src": "n1", "dst": "n2", "port": 40000, "purpose": "ephemeral", "outcome": "open"}
+    own = tuple(PortProbe(**way, source=one["n1"], address=one["n2"]) for one in tables)
+    across = PortProbe(**{**way, "outcome": "no_route"}, source=tables[0]["n1"], address=tables[1]["n2"])
+    known = evidence(3, ports=PortMatrix(probes=own, crossings=(across,)))
+    assert "NCCL_CROSS_NIC" not in planned(targets(3), known).env, "no rails are known"
+    known.facts.cluster["paths"] = Paths(
+        rails=tuple(Path(id=f"RoCE mlx5_{r}:1", addresses=t, sources=t) for r, t in enumerate(tables))
+    )
+    made = planned(targets(3), known)
+    assert origins(made.env)["NCCL_CROSS_NIC"] == ("0", "measured")
+    assert "1 of 1 tries" in made.env["NCCL_CROSS_NIC"].why
+    assert "NCCL_CROSS_NIC" not in planned([one for one in targets(3) if one.id != "n2"], known).env
+    assert planned(targets(3), known, env={"NCCL_CROSS_NIC": "1"}).env["NCCL_CROSS_NIC"].text == "1"
 
 
 def test_process_counts() -> None:

@@ -278,7 +278,6 @@ ACROSS = {f"n{i}": f"10.0.0.{i}" for i in (1, 2, 3)}
 
 def test_a_rail_is_tried_from_its_own_addresses_on_one_port() -> None:
     rail = Path(id="RoCE mlx5_1:1", addresses=RAIL, sources=RAIL)
-    across = Path(id="RoCE mlx5_0:1 to RoCE mlx5_1:1", addresses=RAIL, sources=ACROSS)
     transport = cluster()
     listening: list[dict[str, Any]] = []
     usual = transport.answers["listen"]
@@ -288,16 +287,32 @@ def test_a_rail_is_tried_from_its_own_addresses_on_one_port() -> None:
         return usual(node, request)
 
     transport.answers["listen"] = listen
-    found = matrix(transport, rails=(rail, across))
-    on_rails = Counter((p.src, p.dst, p.source) for p in found.probes if p.address == RAIL[p.dst])
-    pairs = [(a, b) for a in RAIL for b in RAIL if a != b]
-    assert on_rails == {(a, b, table[a]): 1 for a, b in pairs for table in (RAIL, ACROSS)}
+    found = matrix(transport, rails=(rail,))
+    on_rail = Counter((p.src, p.dst, p.source) for p in found.probes if p.address == RAIL[p.dst])
+    assert on_rail == {(a, b, RAIL[a]): 1 for a in RAIL for b in RAIL if a != b}
     assert all(not p.source for p in found.probes if p.address != RAIL[p.dst])
     assert Counter(row["address"] for row in listening if row.get("rail")) == dict.fromkeys(RAIL.values(), 1)
-    assert found.failed_nodes == {}
-    find = path_of(Paths(rails=(rail, across)))
-    rails = [(p, find(p)) for p in found.probes if p.source]
-    assert all(path is (rail if p.source == RAIL[p.src] else across) for p, path in rails)
+    assert (found.failed_nodes, found.crossings) == ({}, ())
+    find = path_of(Paths(rails=(rail,)))
+    assert all(find(p) is rail for p in found.probes if p.source)
+
+
+def test_rails_are_tried_across_and_apart_from_the_paths() -> None:
+    """Each pair of nodes both ways of two rails; of eight a bounded number, the same pairs from each."""
+    main, rail = (
+        Path(id=f"RoCE mlx5_{n}:1", addresses=table, sources=table) for n, table in enumerate((ACROSS, RAIL))
+    )
+    found = matrix(cluster(), rails=(rail,), to_cross=(main, rail))
+    pairs = [(a, b) for a in RAIL for b in RAIL if a != b]
+    assert Counter((p.src, p.dst, p.source, p.address) for p in found.crossings) == {
+        (a, b, one[a], other[b]): 1 for a, b in pairs for one, other in ((ACROSS, RAIL), (RAIL, ACROSS))
+    }
+    assert len(found.probes) == len(matrix(cluster(), rails=(rail,)).probes)
+    ways = [{n: f"10.{r}.0.{n[1:]}" for n in RAIL} for r in range(1, 9)]
+    eight = tuple(Path(id=f"RoCE mlx5_{r}:1", addresses=one, sources=one) for r, one in enumerate(ways))
+    found = matrix(cluster(), rails=eight, to_cross=eight)
+    assert Counter(p.src for p in found.crossings) == dict.fromkeys(RAIL, 8)
+    assert len({(p.source.split(".")[1], p.address.split(".")[1]) for p in found.crossings}) == 8
 
 
 def test_equal_addresses_are_one_path() -> None:
@@ -306,12 +321,11 @@ def test_equal_addresses_are_one_path() -> None:
         Path(id="RoCE mlx5_0:1", addresses=ACROSS, sources=ACROSS),
         Path(id="RoCE mlx5_1:1", addresses=RAIL, sources=RAIL),
         Path(id="RoCE mlx5_2:1", addresses=RAIL, sources=RAIL, tried=False),
-        Path(id="RoCE mlx5_1:1 to RoCE mlx5_0:1", addresses=ACROSS, sources=RAIL),
     )
     store = Store()
     store.cluster["paths"] = Paths(paths=(main,), rails=rails)
     found = Participants.from_facts(["n1", "n2"], store, Job(data_addresses=ACROSS))
-    assert found.rails == (rails[1], rails[3])
+    assert (found.rails, found.to_cross) == (rails[1:2], rails[:2])
 
 
 def test_listeners_are_closed_at_the_end() -> None:

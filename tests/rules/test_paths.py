@@ -241,14 +241,6 @@ def test_each_rail_is_tried_from_its_own_addresses() -> None:
     assert other.tried
 
 
-def test_rails_are_crossed_where_nccl_may() -> None:
-    ids = [rail.id for rail in of_rails(ALIKE, {"NCCL_CROSS_NIC": "1"}).rails]
-    assert ids[2:] == ["RoCE mlx5_0:1 to RoCE mlx5_1:1", "RoCE mlx5_1:1 to RoCE mlx5_0:1"]
-    across = of_rails(ALIKE, {"NCCL_CROSS_NIC": "1"}).rails[2]
-    assert (across.sources["n1"], across.addresses["n2"]) == ("10.0.0.1", "10.1.0.2")
-    assert len(of_rails(ALIKE, {"NCCL_CROSS_NIC": "0"}).rails) == 2
-
-
 @pytest.mark.parametrize(
     "names",
     [

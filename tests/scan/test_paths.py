@@ -2,13 +2,14 @@
 
 import ipaddress
 import json
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from netdoctor.lab import Lab
 from tests.scan.faults import Case, found, hold
-from tests.scan.harness import scan
+from tests.scan.harness import netdoctor, scan
 from tests.scan.test_healthy import quiet
 
 NODES = ("node0", "node1", "node2", "node3")
@@ -18,6 +19,11 @@ def second(lab: Lab, node: str = "") -> str:
     """The network on eth1, or a node's address there."""
     address = lab.state.address(node or NODES[0], 1)
     return address if node else str(ipaddress.ip_network(f"{address}/24", strict=False))
+
+
+def first(lab: Lab) -> str:
+    """The network on eth0."""
+    return str(ipaddress.ip_network(f"{lab.state.address(NODES[0])}/24", strict=False))
 
 
 def test_two_healthy_networks_are_tried_and_silent(socket_lab: Lab, folder: Path) -> None:
@@ -56,6 +62,43 @@ def test_a_rail_that_is_closed_by_a_node_and_one_by_the_network(hw_lab: Lab, fol
         key="fabric-inbound-rail-mlx5_1-1", check="net.ports", nodes=("node1",), said=over,
     )  # fmt: skip
     hold(hw_lab, folder, closed, lost)
+
+
+def test_rails_that_do_not_meet_and_a_node_without_the_way(hw_lab: Lab, folder: Path) -> None:
+    """The lab's two networks are rails that do not meet. That is named where NCCL would pair them, and healed
+    by what is printed, which `plan` writes by itself."""
+    hold(
+        hw_lab, folder, Case(faults=(), key="rails-separate", check="rdma.cross-rail", status="warn",
+                             nodes=(), fix="NCCL_CROSS_NIC=0", job={"NCCL_PXN_DISABLE": "1"}),
+    )  # fmt: skip
+    planned = netdoctor("plan", "--last", "--output", "dotenv", cwd=folder).stdout
+    assert "NCCL_CROSS_NIC=0" in planned.splitlines()
+    # node3 forwards between them, and is itself on neither way.
+    ways = [
+        [
+            "ip",
+            "route",
+            "add",
+            second(hw_lab),
+            "via",
+            hw_lab.state.address("node3"),
+            "dev",
+            "eth0",
+            "metric",
+            "900",
+        ],
+        ["ip", "route", "add", first(hw_lab), "via", second(hw_lab, "node3"), "dev", "eth1", "metric", "900"],
+    ]
+    hw_lab.run("node3", ["sysctl", "-qw", "net.ipv4.ip_forward=1"], check=True)
+    for node, way in product(NODES[:3], ways):
+        hw_lab.run(node, way, check=True)
+    try:
+        scanned = scan(hw_lab, folder)
+        assert found(scanned) == {"rails-closed": ("node3",)}, scanned.summary()
+    finally:
+        hw_lab.run("node3", ["sysctl", "-qw", "net.ipv4.ip_forward=0"], check=True)
+        for node, way in product(NODES[:3], ways):
+            hw_lab.run(node, ["ip", "route", "del", *way[3:]], check=True)
 
 
 def test_master_addr_on_the_second_network_and_a_bridge_that_all_nodes_have(

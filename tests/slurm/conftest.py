@@ -148,7 +148,7 @@ class Slurm:
         self.write({"/usr/local/bin/netdoctor": WRAPPER.format(site=self.site, python=python)})
 
     def calm(self) -> None:
-        """As it was in the beginning: no job, no report, no prolog or health check, healthy nodes, all idle."""
+        """As it was in the beginning: no job, report, prolog or health check, healthy nodes that are idle."""
         self.run("scancel", "--user=root")
         for node in self.lab.nodes:
             self.run("rm", "-rf", "/.netdoctor", node=node)
