@@ -278,7 +278,8 @@ def _figures(node: str, names: list[str], rates: list[GpuRate], torch: str, judg
             ends = dict.fromkeys(map(_number, (min(values), max(values))))
             parts.append(f"{figure.name} {' to '.join(ends)} {figure.unit}")
     known = board(names[0])
-    sheet = f" (data sheet {known.tflop_s:g} TFLOP/s, {known.gbyte_s:g} GB/s)" if known else ""
+    says = [f"{known.tflop_s:g} TFLOP/s"] if known and known.tflop_s else []
+    sheet = f" (data sheet {', '.join([*says, f'{known.gbyte_s:g} GB/s'])})" if known else ""
     text = f"{len(rates)} x {names[0]}, {rates[0].kind}, torch {torch}: {', '.join(parts)}{sheet}"
     gap = None if judged else "no other GPU to compare with"
     return ok(node, text, observed=text, measures=measures, gap=gap)

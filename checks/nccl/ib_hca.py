@@ -14,7 +14,7 @@ from netdoctor.checks._shared.text import listing
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
 from netdoctor.facts.software import EnvFacts, Job, SoftwareFacts
 from netdoctor.model import DERIVED, LIKELY, Cause, Finding, Fix, Status, in_job, ok, seen, skip, unknown
-from netdoctor.rules.nccl_ib import prefix_surprises, selected_ports, switched_off_by
+from netdoctor.rules.nccl_ib import halves, prefix_surprises, selected_ports, switched_off_by
 from netdoctor.rules.variables import Environment, effective_env, values
 from netdoctor.rules.versions import Version, nccl_version
 from netdoctor.text import is_plain_name
@@ -28,6 +28,7 @@ MIXED = Cause("nccl-ib-mixed-transport", "NCCL on {nodes} would use TCP while ot
 LAYER = Cause(
     "nccl-ib-link-layer", "NCCL on {nodes} would use HCAs of another link layer than the other nodes"
 )
+HALF = Cause("nccl-ib-half", "NCCL would use a part of a network port of {nodes} only")
 FEWER = Cause("nccl-ib-fewer", "NCCL would use fewer HCA ports on {nodes} than on other nodes")
 TWO_LAYERS = Cause("nccl-ib-two-layers", "NCCL would mix InfiniBand and RoCE ports on {nodes}")
 
@@ -81,7 +82,8 @@ def nccl_ib_hca(
     Matters because:
         For NCCL a list that matches nothing is not an error. It continues over TCP, many times slower, or
         hangs because other nodes use their HCAs. Fewer ports on one node slow down all nodes. InfiniBand
-        and RoCE ports do not connect to each other.
+        and RoCE ports do not connect to each other. A card on several PCIe links, as in a DGX Spark,
+        shows one network port as two devices, each of which carries about half of its rate.
 
     Fix:
         Set NCCL_IB_HCA to exact names, or unset it if all HCAs belong to the job.
@@ -139,7 +141,9 @@ def _findings(nodes: Mapping[str, Transport]) -> Iterator[Finding]:
     some_use = any(one.used for one in nodes.values())
     judged: set[str] = set()
     for one in nodes.values():
-        finding = _none_used(one, some_use, exact) if one.active and not one.used else _prefix(one)
+        finding = (
+            _none_used(one, some_use, exact) if one.active and not one.used else _prefix(one) or _half(one)
+        )
         if finding:
             judged.add(one.node)
             yield finding
@@ -187,6 +191,27 @@ def _prefix(one: Transport) -> Finding | None:
     return PREFIX.warn(
         f"{setting} {also}, because {name} is a prefix", **one.details(fixes=fix if plain else ())
     )
+
+
+def _half(one: Transport) -> Finding | None:
+    """Where the list names one of several devices that are one port."""
+    used, active = ({port.name for port in ports} for ports in (one.used, one.active))
+    for group in halves(one.hcas) if VARIABLE in one.env and one.used else ():
+        names = [port.name for hca in group for port in hca.ports if port.name in active]
+        left = [name for name in names if name not in used]
+        if left and len(left) < len(names):
+            hcas = dict.fromkeys(hca.name for hca in one.hcas if {p.name for p in hca.ports} & {*used, *left})
+            value = f"={','.join(hcas)}"
+            fix = in_job("name all devices of the port", export(VARIABLE, value), persistent=True)
+            return HALF.warn(
+                f"{listing(names)} are one network port over several PCIe links, and {one.env[VARIABLE]}"
+                f" leaves out {listing(left)}",
+                **one.details(
+                    expected=DERIVED("every active device of the port, as each has a part of its rate"),
+                    fixes=fix if all(map(is_plain_name, hcas)) else (),
+                ),
+            )
+    return None
 
 
 def _unlike(nodes: Mapping[str, Transport], judged: Set[str], exact: Fixes) -> Iterator[Finding]:

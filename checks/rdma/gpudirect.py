@@ -4,11 +4,14 @@ import re
 from collections.abc import Iterator
 
 from netdoctor.check import check
+from netdoctor.checks._shared.env import change
 from netdoctor.checks._shared.text import listing
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.rdma import RdmaFacts
+from netdoctor.facts.software import EnvFacts, Job
 from netdoctor.model import HERE, LIKELY, Cause, Finding, after_reboot, look, ok, run, seen, skip, unknown
+from netdoctor.rules.variables import Environment, effective_env
 from netdoctor.rules.versions import at_least, parse_version
 
 NEITHER = Cause("gpudirect-none", "{nodes} {has} no direct path between HCAs and GPU memory")
@@ -23,7 +26,11 @@ OFF = look(
 # The kernel that registers a DMA-BUF with an HCA; NVIDIA's open modules export one, the closed ones do not.
 DMABUF_KERNEL = (5, 12)
 # Boards that cannot do it.
-CONSUMER = re.compile(r"\b(GeForce|TITAN)\b", re.IGNORECASE)
+CONSUMER = re.compile(r"\b(GeForce|TITAN|GB10)\b", re.IGNORECASE)
+# Memory of the processor and the GPU in one, which PCIe devices do not see coherently: NVIDIA's word in
+# https://forums.developer.nvidia.com/t/dgx-spark-gpudirect-rdma/348787
+FORCED = Cause("gpudirect-forced", "NCCL on {nodes} is told to use GPUDirect, which GB10 does not have")
+ONE_MEMORY = re.compile(r"\bGB10\b")
 LOAD = run(
     "load the driver's module, now and at every start",
     "modprobe nvidia-peermem && echo nvidia-peermem > /etc/modules-load.d/netdoctor-peermem.conf",
@@ -38,14 +45,17 @@ LOAD = run(
     required=False,
     source="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-operator-rdma.html",
 )
-def rdma_gpudirect(gpu: GpuFacts, rdma: RdmaFacts, host: HostFacts) -> Iterator[Finding]:
+def rdma_gpudirect(
+    gpu: GpuFacts, rdma: RdmaFacts, host: HostFacts, login: EnvFacts | None, job: Job
+) -> Iterator[Finding]:
     """HCAs reach GPU memory directly: by DMA-BUF, or by nvidia-peermem.
 
     Looks at:
         Whether nvidia-peermem (or nv_peer_mem) is loaded; else whether DMA-BUF can be used: kernel 5.12
         or newer and the open NVIDIA driver. On x86 machines that are not virtual also whether the IOMMU
         translates for HCAs and, as root, whether PCIe switches above them redirect (ACS). Cloud and
-        software adapters, which have other ways, and boards without GPUDirect are left out.
+        software adapters, which have other ways, and boards without GPUDirect are left out; on GB10, which
+        has none, whether NCCL_NET_GDR_LEVEL or NCCL_DMABUF_ENABLE asks for it.
 
     Matters because:
         Without either, NCCL copies all network data through host memory, and only NCCL_DEBUG=INFO shows
@@ -59,7 +69,10 @@ def rdma_gpudirect(gpu: GpuFacts, rdma: RdmaFacts, host: HostFacts) -> Iterator[
     """
     if not any(hca for hca in rdma.hcas if not hca.is_virtual):
         yield skip("no HCA on this node")
-    elif not gpu.devices or all(CONSUMER.search(device.name) for device in gpu.devices):
+        return
+    if any(ONE_MEMORY.search(device.name) for device in gpu.devices):
+        yield from _forced(effective_env(login, job))
+    if not gpu.devices or all(CONSUMER.search(device.name) for device in gpu.devices):
         yield skip("no GPU with GPUDirect on this node")
     elif gpu.peermem is None or (gpu.open_module is None and not gpu.peermem):
         yield unknown(HERE, "the loaded modules of the NVIDIA driver were not read")
@@ -75,6 +88,19 @@ def rdma_gpudirect(gpu: GpuFacts, rdma: RdmaFacts, host: HostFacts) -> Iterator[
         )
     else:
         yield from _way(rdma, host)
+
+
+def _forced(env: Environment) -> Iterator[Finding]:
+    for name, off in (("NCCL_NET_GDR_LEVEL", ("", "0", "LOC")), ("NCCL_DMABUF_ENABLE", ("", "0"))):
+        setting = env.get(name)
+        if setting and setting.value.upper() not in off:
+            yield FORCED.warn(
+                f"{setting} asks for GPUDirect",
+                observed=str(setting),
+                expected=f"{name} unset: the GPU's memory is the processor's",
+                seen=seen("environment", str(setting), "file"),
+                fixes=change(setting),
+            )
 
 
 # https://docs.nvidia.com/cuda/gpudirect-rdma/ ("Supported Systems") on the IOMMU, and on ACS

@@ -160,6 +160,9 @@ class HostFacts:
     cpu_count: int
     memory_total_bytes: int
     memory_available_bytes: int
+    # Memory that the kernel keeps for long runs of pages; None where it has no such.
+    cma_total_bytes: int | None = None
+    cma_free_bytes: int | None = None
     container: str | None = None  # ``docker``, ``podman``, ``kubernetes``, ``lxc`` or None
     cloud: str | None = None
     # The node's own end of the login connection (SSH_CONNECTION), or None.

@@ -120,6 +120,8 @@ class Hca:
     numa_node: int | None = None
     pcie: PcieLink | None = None
     netdevs: tuple[str, ...] = ()  # interfaces of the same PCI function
+    # What its interface calls the socket of the cable, ``p0``; None where the driver does not say.
+    port_label: str | None = None
     uverbs: str | None = None
     # Whether it has a /dev/infiniband/uverbsN, which libibverbs needs; None where that was not to be seen.
     uverbs_there: bool | None = None

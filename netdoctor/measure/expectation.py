@@ -21,6 +21,7 @@ from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.host import HostFacts
 from netdoctor.facts.net import Netdev, NetFacts
 from netdoctor.facts.rdma import HcaPort, RdmaFacts
+from netdoctor.rules.nccl_ib import halves
 
 PUBLISHED = "NVIDIA/nccl-tests issues 119 and 290; stas00/ml-engineering network/README.md"
 INSIDE = "NVIDIA/nccl-tests issues 175, 212, 272; NVIDIA/nccl issue 1807; Azure/azurehpc-health-checks conf/"
@@ -279,7 +280,13 @@ def _ports(rdma: RdmaFacts | None, hcas: Collection[str] | None) -> dict[str, fl
             if port.active and port.rate_gbit_s and (hcas is None or {hca.name, port.name} & set(hcas)):
                 ports.append((hca.name if len(hca.ports) == 1 else port.name, port))
     fastest = max((p.rate_gbit_s or 0.0 for _, p in ports), default=0.0)
-    return {name: fastest / 8 for name, p in ports if p.rate_gbit_s == fastest}
+    # Devices that are one port have its rate together, though each says the whole of it.
+    shared = {hca.name: len(group) for group in halves(rdma.hcas if rdma else ()) for hca in group}
+    return {
+        name: fastest / 8 / shared.get(name.partition(":")[0], 1)
+        for name, p in ports
+        if p.rate_gbit_s == fastest
+    }
 
 
 def _link(net: NetFacts | None, ifname: str | None) -> float | str:

@@ -11,14 +11,14 @@ from netdoctor import tables
 class Board(NamedTuple):
     """In thousands of millions."""
 
-    tflop_s: float  # dense, of 16-bit numbers
+    tflop_s: float  # dense, of 16-bit numbers; 0 where nobody publishes it
     gbyte_s: float  # of its memory
     source: str = ""  # where both are written
 
 
-class _Row(Struct, forbid_unknown_fields=True):
+class _Row(Struct, forbid_unknown_fields=True, kw_only=True):
     name: str
-    tflop_s: float
+    tflop_s: float = 0.0
     gbyte_s: float
     source: str
 

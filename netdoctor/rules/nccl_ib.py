@@ -42,6 +42,17 @@ def selected_ports(
     ]
 
 
+def halves(hcas: Sequence[Hca]) -> list[tuple[Hca, ...]]:
+    """HCAs that are one network port: of a card that sits on several PCIe links (socket direct, GB10), each
+    link has a device for the same socket. Known by the card's GUID and the socket's name, which no two
+    functions of one link share."""
+    found: dict[tuple[str, str], list[Hca]] = {}
+    for hca in hcas:
+        if hca.sys_image_guid and hca.port_label:
+            found.setdefault((hca.sys_image_guid, hca.port_label), []).append(hca)
+    return [tuple(group) for group in found.values() if len(group) > 1]
+
+
 def prefix_surprises(hcas: Sequence[Hca], value: str | None) -> dict[str, list[str]]:
     """Per entry that is a whole device name, the further devices which it selects because it is a prefix."""
     spec = parse_filter(value or "", MAX_IB_DEVS)

@@ -29,16 +29,20 @@ def os_name(root: str) -> str:
     return ""
 
 
-def memory_bytes(root: str) -> "tuple[int, int]":
-    """Return (total, available) of /proc/meminfo; its "kB" are KiB."""
+def memory(root: str) -> "dict[str, Optional[int]]":
+    """Return what the facts of the host say of /proc/meminfo; its "kB" are KiB."""
     found = {}
     for line in (files.text_or_none(files.under(root, "/proc/meminfo"), 16384) or "").splitlines():
         key, _, rest = line.partition(":")
         number = rest.split()[:1]
         if number and number[0].isdigit():
             found[key] = int(number[0]) * 1024
-    total = found.get("MemTotal", 0)
-    return total, found.get("MemAvailable", found.get("MemFree", 0))
+    return {
+        "memory_total_bytes": found.get("MemTotal", 0),
+        "memory_available_bytes": found.get("MemAvailable", found.get("MemFree", 0)),
+        "cma_total_bytes": found.get("CmaTotal"),
+        "cma_free_bytes": found.get("CmaFree"),
+    }
 
 
 def container(root: str, environ: "Mapping[str, str]") -> "Optional[str]":
@@ -133,14 +137,13 @@ def _getfqdn(hostname: str) -> str:
 def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     """Return facts.host.HostFacts."""
     uname = os.uname()
-    total, available = memory_bytes(root)
     connection = os.environ.get("SSH_CONNECTION", "").split()
     shares_machine, fakes = lab(root)
 
     def small(path: str) -> "Optional[str]":
         return files.text_or_none(files.under(root, path), 256) or None
 
-    return {
+    found = {
         "hostname": uname.nodename,
         "fqdn": fqdn(uname.nodename),
         "machine_id": small("/etc/machine-id"),
@@ -152,11 +155,11 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
         "user": procs.user_name(os.getuid()),
         "uid": os.getuid(),
         "cpu_count": os.cpu_count() or 1,
-        "memory_total_bytes": total,
-        "memory_available_bytes": available,
         "container": container(root, os.environ),
         "cloud": cloud(root),
         "ssh_server_address": connection[2] if len(connection) == 4 else None,
         "shares_machine": shares_machine,
         "pretended": fakes,
-    }
+    }  # type: dict[str, Any]
+    found.update(memory(root))
+    return found

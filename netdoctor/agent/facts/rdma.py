@@ -336,6 +336,7 @@ def hca(
         "numa_node": files.number(device + "/numa_node"),
         "pcie": pcie_link(real, is_vm),
         "netdevs": netdevs,
+        "port_label": files.attribute(device + "/net/" + netdevs[0] + "/phys_port_name") if netdevs else None,
         "uverbs": uverbs,
         "uverbs_there": exists,
         "uverbs_ok": uverbs_ok,
