@@ -12,7 +12,7 @@ from netdoctor.model import HERE, LIKELY, Cause, Finding, after_reboot, look, se
 LEAST_SHARE = 0.10
 
 USED = Cause("memory-used", "Most memory of {nodes} is in use already")
-KEPT = Cause("memory-kho", "the kernel of {nodes} keeps memory that RDMA cannot register", LIKELY)
+RESERVED = Cause("memory-kho", "the kernel of {nodes} keeps memory that RDMA cannot register", LIKELY)
 # https://github.com/NVIDIA/NV-Kernels/pull/590 (2026-09): Kexec HandOver, on by itself in 7.0 kernels of DGX
 # OS, has 9.3 GiB as pages to be moved, which pinned memory cannot be.
 KHO_OFF = after_reboot("boot with kho=off, where no kdump is set up, or with the 6.17 kernel")
@@ -33,7 +33,7 @@ def host_memory(host: HostFacts) -> Iterator[Finding]:
     Fix:
         End the processes that still use the memory.
     """
-    yield from _kept(host)
+    yield from _reserved(host)
     total, available = host.memory_total_bytes, host.memory_available_bytes
     if host.shares_machine:
         yield skip("shares one machine and its memory with other nodes")
@@ -53,11 +53,11 @@ def host_memory(host: HostFacts) -> Iterator[Finding]:
         )
 
 
-def _kept(host: HostFacts) -> Iterator[Finding]:
+def _reserved(host: HostFacts) -> Iterator[Finding]:
     total, free = host.cma_total_bytes, host.cma_free_bytes
     if total is not None and free is not None and free > total:
         text = f"CmaTotal {size(total)}, CmaFree {size(free)}, kernel {host.kernel}"
-        yield KEPT.warn(
+        yield RESERVED.warn(
             f"{size(free)} are free of {size(total)} set aside: the kernel keeps the rest for its restart",
             observed=text,
             expected="CmaFree of at most CmaTotal",

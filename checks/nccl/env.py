@@ -201,7 +201,8 @@ def _costly(env: Environment, nccl: Version | None) -> Iterator[Remark]:
             value = None if rules.unknown_choice(setting.name, clean, nccl) else clean
             text = f"ends the job: NCCL does not know {odd!r}, only {listing(rules.CHOICES[setting.name], 7)}"
             yield Remark(REFUSED, setting, text, value or UNSET, value)
-        else:
+        # A ring of cables carries no trees, and this variable is for such (rdma.cabling).
+        elif setting.value.lower() != "ring" or not rules.goes_by_subnet(rules.values(env), nccl):
             yield Remark(FORCED, setting, text, "unset, other than for tests")
     for setting in _settings(env, "NCCL_DEBUG"):
         if setting.value.upper() in ("INFO", "TRACE"):

@@ -106,7 +106,7 @@ def rdma_cross_rail(
         gap = "whether NCCL pairs NICs of different rails, which do not reach each other"
         yield ok(CLUSTER, f"{text}; {CROSS_NIC}=0 keeps NCCL from that", gap=gap)
     else:
-        yield ok(CLUSTER, f"{text}; NVLink and PXN keep NCCL on its rail, {CROSS_NIC}=0 makes sure")
+        yield ok(CLUSTER, f"{text}, and NCCL stays on its rail here; {CROSS_NIC}=0 makes sure")
 
 
 def _of_nodes(found: Sequence[Crossing], stops: bool) -> Iterator[Finding]:

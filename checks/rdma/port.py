@@ -7,6 +7,7 @@ from typing import NamedTuple
 from netdoctor.check import check
 from netdoctor.checks._shared.parity import differing
 from netdoctor.checks._shared.rdma import NO_HCAS, has_any, port_evidence, ports_of, unread
+from netdoctor.checks._shared.text import listing
 from netdoctor.facts.expected import Expectations
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
@@ -33,6 +34,10 @@ DOWN = Cause(
     verify=("rdma.port", "rdma.rate", "nccl.ib-hca"),
     action=Action.DRAIN,
 )
+MOVED = Cause(
+    "hca-port-elsewhere", "{nodes} {has} cables in other sockets than other nodes", verify=("rdma.port",)
+)
+MOVE = run("use the same sockets on every node, or name the HCAs of each node in its own NCCL_IB_HCA")
 NO_MANAGER = Cause("no-subnet-manager", "no subnet manager runs on the InfiniBand fabric")
 NOT_MANAGED = Cause("hca-port-not-managed", "no subnet manager has configured HCA ports of {nodes}")
 START_ONE = run(
@@ -105,7 +110,11 @@ def rdma_port(
             yield placed(_not_managed(hca, port, peers, everywhere=not active), node)
         elif active[port.name] and not port.active and port.state != "ACTIVE_DEFER":
             peers = Peers(active[port.name], having[port.name])
-            yield placed(_down(hca, port, peers, (nets or {}).get(node)), node)
+            instead = _instead(node, port, nodes)
+            if instead:
+                yield placed(_moved(hca, port, instead), node)
+            else:
+                yield placed(_down(hca, port, peers, (nets or {}).get(node)), node)
 
 
 class Peers(NamedTuple):
@@ -136,6 +145,30 @@ def _down(hca: Hca, port: HcaPort, peers: Peers, net: NetFacts | None) -> Findin
         expected=PEERS("ACTIVE, LinkUp"),
         seen=port_evidence(hca, port),
         fixes=tuple(link_fixes(hca, port, net)),
+    )
+
+
+def _instead(node: str, port: HcaPort, nodes: Mapping[str, RdmaFacts]) -> list[str]:
+    """The ports that are up here and not there, where every node on which `port` is up has as many as this
+    one, and of one link layer."""
+    up = {
+        n: {one.name: one.link_layer for hca in facts.hcas for one in hca.ports if one.active}
+        for n, facts in nodes.items()
+    }
+    others = [names for names in up.values() if port.name in names]
+    mine = [name for name, layer in up[node].items() if layer == port.link_layer]
+    same = all(sorted(names.values()) == sorted(up[node].values()) for names in others)
+    return [name for name in mine if not any(name in names for names in others)] if same else []
+
+
+def _moved(hca: Hca, port: HcaPort, instead: list[str]) -> Finding:
+    return MOVED.warn(
+        f"{port.name} is down and {listing(instead)} up here, the other way round elsewhere: NCCL pairs them,"
+        " but one NCCL_IB_HCA or NCCL_SOCKET_IFNAME for all nodes fits none",
+        observed=listing(instead),
+        expected=PEERS(port.name),
+        seen=port_evidence(hca, port),
+        fixes=MOVE,
     )
 
 

@@ -23,7 +23,7 @@ from netdoctor.rules.addresses import (
 )
 from netdoctor.rules.nccl import candidates, choose, corrected, is_ifname_set
 from netdoctor.rules.nccl_ib import choose_gids, gid_ipv4, selected_ports, switched_off_by
-from netdoctor.rules.variables import Environment, values
+from netdoctor.rules.variables import Environment, goes_by_subnet, values
 from netdoctor.rules.versions import Version, nccl_version, parse_version
 
 
@@ -221,12 +221,17 @@ def _grouped(nodes: Mapping[str, Known], uses: Iterable[Use], main: Mapping[str,
 
 def _rails(nodes: Mapping[str, Known], uses: Iterable[Use], left_out: dict[str, str]) -> Iterator[Path]:
     """Ports of one name on different nodes, NIC i of every node; a name that one node alone has is that of
-    most at its place."""
+    most at its place. Ports of one network where NCCL goes by that."""
     ports: dict[str, dict[str, AddressRow]] = {}
     for use in uses:
         row = _row(nodes[use.node].net, use.address) if use.purpose.startswith(RAIL) else None
         if row is not None:
             ports.setdefault(use.node, {})[use.purpose] = row
+    if ports and all(goes_by_subnet(values(nodes[node].env), nodes[node].version) for node in ports):
+        ports = {
+            node: {f"{RAIL} {network(row)}": row for row in node_ports.values()}
+            for node, node_ports in ports.items()
+        }
     common = Counter(name for node_ports in ports.values() for name in node_ports)
     by_position: dict[int, Counter[str]] = {}
     for node_ports in ports.values():

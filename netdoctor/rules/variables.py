@@ -215,6 +215,17 @@ def meaning(name: str, value: str) -> str | None:
     return None if number == 0 and name.endswith("_DISABLE") else str(number)
 
 
+SUBNET_AWARE = "NCCL_IB_SUBNET_AWARE_ROUTING"
+# src/transport/net_ib/connect.cc: in v2.30.7-1 and not in v2.30.4-1.
+SUBNET_AWARE_SINCE = (2, 30, 7)
+
+
+def goes_by_subnet(env: Mapping[str, str], version: Version | None) -> bool:
+    """Whether NCCL takes the RoCE port in the network of the peer's, where it would pair ports by their
+    place."""
+    return param(env.get(SUBNET_AWARE), 0) != 0 and (version is None or at_least(version, SUBNET_AWARE_SINCE))
+
+
 # --- lists ---------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ from tests.fuzz import hosts
 
 
 def test_worlds() -> None:
-    assert hosts.run(seed=1, seconds=1.5) > 10
+    assert hosts.run(seed=1, seconds=1.5) > 0
 
 
 def test_localhost_is_never_moved() -> None:

@@ -53,7 +53,9 @@ def test_figures_fit_each_other() -> None:
     order = ["T4", r"V100-SXM\S*", r"A100-SXM\S*-80GB", "H100 80GB HBM3", "B200", "GB200"]
     rates = [known[name] for name in order]
     assert rates == sorted(rates, key=lambda board: (board.tflop_s, board.gbyte_s))
-    assert all(board.tflop_s > 60 and board.gbyte_s >= 300 for board in known.values())
+    # 0 where nobody publishes products; GB10 has the processor's memory.
+    assert all(board.tflop_s > 60 or not board.tflop_s for board in known.values())
+    assert all(board.gbyte_s >= 270 for board in known.values())
     for profile in profiles.PROFILES:
         assert profile.least <= profile.has["gpu.count"] <= 2 * profile.least
         assert profile.has["rdma.hcas"] >= 4

@@ -66,11 +66,11 @@ def test_rails_that_meet_and_those_that_nccl_does_not_pair() -> None:
     )  # fmt: skip
     separate = matrix(rails(), everything)
     for facts, variables, said in (
-        (None, {}, "NVLink and PXN keep NCCL on its rail"),
-        (gpus(1), {}, "NVLink and PXN keep"),
+        (None, {}, "NCCL stays on its rail here"),
+        (gpus(1), {}, "stays on its rail"),
         (PCIE, {"NCCL_CROSS_NIC": "0"}, "NCCL_CROSS_NIC=0 keeps NCCL from that"),
         (None, {"NCCL_PXN_DISABLE": "1", "NCCL_CROSS_NIC": "0x0"}, "keeps NCCL from that"),
-        (None, {"NCCL_PXN_DISABLE": "0"}, "NVLink and PXN keep"),
+        (None, {"NCCL_PXN_DISABLE": "0"}, "stays on its rail"),
     ):
         (finding,) = judged(separate, gpu_facts=facts, **variables)
         assert finding.status is Status.PASS, (facts, variables)

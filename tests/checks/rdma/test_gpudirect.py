@@ -6,12 +6,12 @@ from netdoctor.checks.rdma.gpudirect import rdma_gpudirect
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.model import Finding, Status
 
-from ..build import causes, host, said
+from ..build import causes, host, job, said
 from ..build_hw import gpu, gpus, hca, no_gpus, rdma
 
 
 def judged(kernel: str = "6.8.0-45-generic", hcas: RdmaFacts | None = None, **changes: Any) -> list[Finding]:
-    return said(rdma_gpudirect(gpus(**changes), hcas or rdma(), host(1, kernel=kernel)))
+    return said(rdma_gpudirect(gpus(**changes), hcas or rdma(), host(1, kernel=kernel), None, job()))
 
 
 def test_silent_with_either_way() -> None:
@@ -60,5 +60,18 @@ def test_an_iommu_that_translates_and_switches_that_redirect() -> None:
         "the IOMMU translates for mlx5_0", "ACS of 0000:a1:00.0 redirects traffic from device to device",
     ]  # fmt: skip
     on_arm = host(1, kernel="6.8.0", arch="aarch64")
-    assert not said(rdma_gpudirect(gpus(), both, on_arm))
+    assert not said(rdma_gpudirect(gpus(), both, on_arm, None, job()))
     assert not judged(hcas=rdma(hca("rxe0", hca_type="", iommu="DMA"), hca(iommu="identity")))
+
+
+def test_gb10_has_none_and_is_not_to_be_asked_for_it() -> None:
+    spark = gpus(devices=(gpu(0, name="NVIDIA GB10"),), peermem=False)
+
+    def asked(**env: str) -> list[Finding]:
+        return said(rdma_gpudirect(spark, rdma(), host(1), None, job(env=env)))
+
+    for env in ({}, {"NCCL_NET_GDR_LEVEL": "LOC"}, {"NCCL_NET_GDR_LEVEL": "0", "NCCL_DMABUF_ENABLE": "0"}):
+        assert [one.status for one in asked(**env)] == [Status.SKIP]
+    findings = asked(NCCL_NET_GDR_LEVEL="SYS")
+    assert causes(findings) == {"gpudirect-forced": {"n1"}}
+    assert findings[0].status is Status.WARN
