@@ -27,6 +27,7 @@ from netdoctor.facts.net import (
     RouteFacts,
     Ruleset,
 )
+from netdoctor.facts.net_setup import InterfaceSetup, NetSetupFacts
 from netdoctor.facts.rdma import Gid, Hca, RdmaFacts
 from netdoctor.inventory import Target
 from netdoctor.measure.common import ECHO_PAIRS_UP_TO, ECHO_PEERS, peers
@@ -92,6 +93,7 @@ def facts(i: int, shape: str = "healthy", hcas: int = HCAS) -> dict[str, Any]:
             ssh_server_address=address(i),
         ),
         "health": HealthFacts(pid_max=4_194_304),
+        "net_setup": NetSetupFacts(interfaces=(InterfaceSetup(ifname="lo"),)),
         "limits": build.limits(),
         "places": build.places(),
         "tuning": build.tuning(),

@@ -119,7 +119,7 @@ def _ring(
         culprits=tuple(ends),
         observed=", ".join(words),
         expected=DERIVED(f"{SUBNET_AWARE}=1, cables from first to second sockets"),
-        seen=_seen(ends),
+        seen=_gids_of(ends),
         fixes=fixes,
     )
 
@@ -136,7 +136,7 @@ def _crossed(ends: Ends, found: Cabling, by_subnet: bool) -> Iterator[Finding]:
             at=node,
             observed=text,
             expected=DERIVED("the same network at the same place"),
-            seen=_seen({n: ends[n] for n in dict.fromkeys((node, a, b))}),
+            seen=_gids_of({n: ends[n] for n in dict.fromkeys((node, a, b))}),
             fixes=(MOVE, in_job("or with NCCL 2.30.7 or newer, on every node", ROUTED, persistent=True)),
         )
 
@@ -154,7 +154,7 @@ def _alone(nodes: Mapping[str, RdmaFacts], ends: Ends, found: Cabling, by_subnet
             at=node,
             observed=listing(ports),
             expected=DERIVED("ports that meet those of other nodes"),
-            seen=_seen({node: ends[node]}),
+            seen=_gids_of({node: ends[node]}),
             fixes=_only(nodes, tuple(names)),
         )
 
@@ -169,7 +169,7 @@ def _only(nodes: Mapping[str, RdmaFacts], names: tuple[str, ...]) -> tuple[Fix, 
     return (in_job("name the HCAs that meet", export("NCCL_IB_HCA", value), persistent=True),)
 
 
-def _seen(ends: Ends) -> tuple[Evidence, ...]:
+def _gids_of(ends: Ends) -> tuple[Evidence, ...]:
     return tuple(
         seen(
             "/sys/class/infiniband/*/ports/*/gids",

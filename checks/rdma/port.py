@@ -156,9 +156,9 @@ def _instead(node: str, port: HcaPort, nodes: Mapping[str, RdmaFacts]) -> list[s
         for n, facts in nodes.items()
     }
     others = [names for names in up.values() if port.name in names]
-    mine = [name for name, layer in up[node].items() if layer == port.link_layer]
+    here = [name for name, layer in up[node].items() if layer == port.link_layer]
     same = all(sorted(names.values()) == sorted(up[node].values()) for names in others)
-    return [name for name in mine if not any(name in names for names in others)] if same else []
+    return [name for name in here if not any(name in names for names in others)] if same else []
 
 
 def _moved(hca: Hca, port: HcaPort, instead: list[str]) -> Finding:

@@ -10,6 +10,7 @@ import pytest
 from netdoctor.engine.diagnose import Group
 from netdoctor.engine.gathering import all_paths
 from netdoctor.facts.counters import LaterCounters
+from netdoctor.facts.net_setup import InterfaceSetup, NetSetupFacts
 from netdoctor.facts.rdma import Gid
 from netdoctor.facts.software import Nccl
 from netdoctor.store import Store
@@ -55,6 +56,14 @@ def cluster(cables: Cables, nccl: str = "2.30.7", **env: str) -> Store:
         store.put("counters", node, build_hw.counters(hcas=4, netdevs=("eth0", *NETDEVS.values())))
         later = build_hw.counters(uptime_s=5060.0, hcas=4, netdevs=("eth0", *NETDEVS.values()))
         store.put("counters_later", node, LaterCounters(reading=later))
+        setups = [
+            InterfaceSetup(
+                ifname=NETDEVS[hca], by="systemd-networkd", state="configured", method="manual",
+                addresses=(address,), mtu=9000, autoconnect=True,
+            )
+            for hca, address in addresses.items()
+        ]  # fmt: skip
+        store.put("net_setup", node, NetSetupFacts(interfaces=tuple(setups)))
         library = (Nccl(version=nccl, origin="wheel", path="/x/libnccl.so.2"),)
         store.put("software", node, replace(software, nccl=library))
     job = build.job(len(cables), env=env)
@@ -165,6 +174,11 @@ TRAPS = [
         "192.168.201.1 to a PC beside a switch",
         {**FOUR, "n1": {**FOUR["n1"], "mlx5_3": "192.168.201.1"}},
         "rails-alone", "=mlx5_0,mlx5_2", ("n1",),
+    ),
+    Trap(
+        "https://github.com/NVIDIA/dgx-spark-playbooks/tree/main/nvidia/nccl: link-local: [ ipv4 ]",
+        {f"n{i}": {"mlx5_0": f"10.30.1.{i}", "mlx5_2": f"169.254.35.{i}"} for i in (1, 2)},
+        "address-link-local", "netplan",
     ),
     Trap(
         "https://forums.developer.nvidia.com/t/dgx-spark-gpudirect-rdma/348787",

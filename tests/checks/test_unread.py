@@ -215,6 +215,7 @@ NOT_HERE = {
     "ladder": "of a full scan: tests/checks/bw/test_ladder.py",
     "bmc": "of a full scan: tests/checks/host/test_bmc.py",
     "health": "what a machine does not count is no finding: tests/checks/host/test_health.py",
+    "net_setup": "where nothing sets interfaces up, nothing is judged: tests/checks/net/test_after_reboot.py",
     "gpu_bits": "of a full scan: tests/checks/gpu/test_bits.py",
     "accelerators": "GPUs of AMD, which this cluster has not",
     "firewall": "looked at where something was filtered",

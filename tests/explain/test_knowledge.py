@@ -149,6 +149,7 @@ UNASKED = {
     "fs.rate": "rates: nothing fails of slow storage, and it writes where it measures",
     "gpu.affinity": "slows transfers and ends no job",
     "host.tuning": "slows steps and ends no job",
+    "net.after-reboot": "what a reboot would take away is there now",
     "ssh.speed": "slows launches and ends no job",
     "facts.file": "of netdoctor's own way to the nodes, which no job uses",
     "meet.task": "of netdoctor's own way to the nodes, which no job uses",
