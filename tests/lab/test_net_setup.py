@@ -119,6 +119,13 @@ def test_fields_of_a_terse_line() -> None:
     }  # fmt: skip
 
 
+def test_a_name_is_not_a_part_of_another_one() -> None:
+    for text in ("eth1", "dev eth1\n", "auto eth10 eth1", "[eth1]", "eth1.100", "'eth1'"):
+        assert net_setup.has_word(text, "eth1"), text
+    for text in ("", "eth10", "veth1", "my-eth1", "eth1_old", "br.eth1", "eth1-2"):
+        assert not net_setup.has_word(text, "eth1"), text
+
+
 def test_files_that_name_an_interface(tmp_path: Path) -> None:
     def write(path: str, text: str) -> None:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
