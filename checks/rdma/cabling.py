@@ -1,6 +1,6 @@
 """Whether the RoCE ports that NCCL pairs are in one network."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from netdoctor.check import check
 from netdoctor.checks._shared.addresses import holds
@@ -25,9 +25,9 @@ from netdoctor.model import (
 )
 from netdoctor.rules.addresses import network
 from netdoctor.rules.cabling import Cabling, End, Ends, cabling, odd_ones
-from netdoctor.rules.nccl_ib import choose_gids, gid_ipv4, selected_ports
+from netdoctor.rules.nccl_ib import choose_gids, gid_ipv4, selected_ports, switched_off_by
 from netdoctor.rules.variables import SUBNET_AWARE, effective_env, goes_by_subnet, values
-from netdoctor.rules.versions import nccl_version
+from netdoctor.rules.versions import Version, nccl_version
 from netdoctor.text import is_plain_name
 
 CROSSED = Cause("rails-crossed", "RoCE ports of {nodes} are in each other's networks", LIKELY)
@@ -72,6 +72,9 @@ def rdma_cabling(
     """
     plain = {node: values(effective_env((envs or {}).get(node), job)) for node in nodes}
     versions = {node: nccl_version((softwares or {}).get(node)) for node in nodes}
+    if other := _other_transport(plain.values(), versions.values()):
+        yield skip(f"{other}: NCCL's own choice of HCAs does not count", CLUSTER)
+        return
     ends: dict[str, list[End]] = {}
     for node, rdma in nodes.items():
         env = effective_env((envs or {}).get(node), job, versions[node])
@@ -91,6 +94,17 @@ def rdma_cabling(
     if not alarms:
         ways = f"{len(ends)} nodes in a ring, NCCL goes by networks" if found.is_ring else "place by place"
         yield ok(CLUSTER, f"the RoCE ports that NCCL pairs share a network: {ways}")
+
+
+def _other_transport(envs: Iterable[Mapping[str, str]], versions: Iterable[Version | None]) -> str:
+    """What carries the data in place of NCCL's own HCA code, such as a plugin that knows rings."""
+    for env, version in zip(envs, versions, strict=True):
+        if off := switched_off_by(env, version):
+            return f"{off}={env[off]}"
+        plugin = env.get("NCCL_NET_PLUGIN", "")
+        if plugin not in ("", "none"):
+            return f"NCCL_NET_PLUGIN={plugin}"
+    return ""
 
 
 def _ring(

@@ -117,6 +117,7 @@ AWARE = {"NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_IB_MERGE_NICS": "0"}
         pytest.param(PAIR, {"NCCL_IB_HCA": "=mlx5_0,mlx5_2"}, id="both halves named"),
         pytest.param(PAIR, {"NCCL_NET_GDR_LEVEL": "LOC"}, id="no GPUDirect"),
         pytest.param(ring(3), AWARE, id="ring of three"),
+        pytest.param(ring(3), {"NCCL_NET_PLUGIN": "mesh"}, id="ring with a plugin for such"),
         pytest.param(ring(4), {**AWARE, "NCCL_ALGO": "Ring"}, id="ring of four"),
     ],
 )
