@@ -145,8 +145,8 @@ def has_word(text: str, name: str) -> bool:
 def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     """Return facts.net_setup.NetSetupFacts."""
     base = files.under(root, "/sys/class/net")
-    there = sorted(files.names(base))
-    names = [one for one in there if one == "lo" or os.path.exists("%s/%s/device" % (base, one))][:MOST]
+    every = sorted(files.names(base))
+    names = [one for one in every if one == "lo" or os.path.exists("%s/%s/device" % (base, one))][:MOST]
     manages = os.path.isdir(files.under(root, "/run/NetworkManager/devices"))
     managed = by_network_manager(names) if manages else {}
     written, closed = texts(root)
