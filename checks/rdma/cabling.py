@@ -144,7 +144,7 @@ def _crossed(ends: Ends, found: Cabling, by_subnet: bool) -> Iterator[Finding]:
     a, b = found.crossed[0]
     one, other = next(two for two in found.shared[a, b] if two not in found.paired[a, b])
     text = f"{one} of {a} is in the network of {other} of {b}, and NCCL pairs ports of one name or place"
-    for node in odd_ones(ends, found):
+    for node in odd_ones(found):
         yield CROSSED.fail(
             text,
             at=node,

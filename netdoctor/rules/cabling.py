@@ -1,8 +1,11 @@
 """Which RoCE ports of nodes share a network, and whether NCCL pairs such."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
+
+ALL_PAIRS_UP_TO = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +43,17 @@ def cabling(ends: Ends) -> Cabling:
     shared: dict[tuple[str, str], list[tuple[str, str]]] = {}
     paired: dict[tuple[str, str], list[tuple[str, str]]] = {}
     crossed = []
-    for a, b in combinations(ends, 2):
+    for a, b in _pairs(list(ends)):
         found = [(x.port, y.port) for x in ends[a] for y in ends[b] if x.network == y.network]
         pairs = set(_paired(ends[a], ends[b]))
         shared[a, b], paired[a, b] = found, [two for two in found if two in pairs]
         met = {port for two in paired[a, b] for port in two}
         if any(not met & set(two) for two in found if two not in pairs):
             crossed.append((a, b))
-    linked = {
-        node: {n for two, ports in shared.items() if ports and node in two for n in two} for node in ends
-    }
-    peers = {node: others for node, others in linked.items() if others}
+    peers: dict[str, set[str]] = {}
+    for two in (two for two, ports in shared.items() if ports):
+        for node in two:
+            peers.setdefault(node, set()).update(two)
     joined = [nodes for nodes in members.values() if len(nodes) > 1]
     return Cabling(
         shared=shared,
@@ -62,10 +65,19 @@ def cabling(ends: Ends) -> Cabling:
             for node in peers
             if (names := [port.port for port in ends[node] if len(members[port.network]) == 1])
         },
-        is_ring=len(peers) > 2
+        is_ring=2 < len(peers) <= ALL_PAIRS_UP_TO
         and all(len(nodes) == 2 for nodes in joined)
         and all(len(others) > 2 for others in peers.values()),  # itself and two more
     )
+
+
+def _pairs(nodes: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """All of a small cluster; of a large one, where no ring of cables is, each node with two others."""
+    if len(nodes) <= ALL_PAIRS_UP_TO:
+        yield from combinations(nodes, 2)
+    else:
+        yield from ((nodes[0], node) for node in nodes[1:])
+        yield from pairwise(nodes[1:])
 
 
 def _paired(one: Sequence[End], other: Sequence[End]) -> list[tuple[str, str]]:
@@ -76,8 +88,8 @@ def _paired(one: Sequence[End], other: Sequence[End]) -> list[tuple[str, str]]:
     return [(x.port, y.port) for x, y in zip(one, other, strict=False)]
 
 
-def odd_ones(ends: Ends, found: Cabling) -> tuple[str, ...]:
+def odd_ones(found: Cabling) -> tuple[str, ...]:
     """The nodes that are in most crossed pairs; both of two."""
-    times = {node: sum(node in pair for pair in found.crossed) for node in ends}
+    times = Counter(node for two in found.crossed for node in two)
     most = max(times.values(), default=0)
-    return tuple(node for node, count in times.items() if count == most and count)
+    return tuple(node for node, count in times.items() if count == most)

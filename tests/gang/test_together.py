@@ -173,6 +173,6 @@ def test_without_the_first_nobody_starts(eight: Lab) -> None:
 
 def test_a_member_that_is_started_again_comes_in_time(eight: Lab) -> None:
     """Killed while the others wait for the last one, as a container that is restarted."""
-    found = pods(eight, {6: 6.0}, limit={5: 'timeout -s KILL 3 "$@"'})
+    found = pods(eight, {6: 10.0}, limit={5: 'timeout -s KILL 6 "$@"'})
     assert set(found.out.values()) == {"started\n"}, found.err
     assert found.err[5].count("member 5 of 8, calls member 0") == 2
