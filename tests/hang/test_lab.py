@@ -111,7 +111,9 @@ def explained(lab: Lab, folder: Path, *options: str) -> tuple[int, dict[str, Any
 @pytest.mark.parametrize(
     "what",
     [
-        pytest.param(one, marks=pytest.mark.weekly if one in ("sleep", "stopped", "lock", "dead") else ())
+        pytest.param(
+            one, marks=pytest.mark.weekly if one in ("sleep", "stopped", "lock", "dead", "link") else ()
+        )
         for one in HANGS
     ],
 )
