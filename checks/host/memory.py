@@ -33,11 +33,12 @@ def host_memory(host: HostFacts) -> Iterator[Finding]:
     Fix:
         End the processes that still use the memory.
     """
-    yield from _reserved(host)
     total, available = host.memory_total_bytes, host.memory_available_bytes
     if host.shares_machine:
         yield skip("shares one machine and its memory with other nodes")
-    elif total <= 0:
+        return
+    yield from _reserved(host)
+    if total <= 0:
         yield unknown(HERE, "/proc/meminfo does not say how much memory there is")
     elif available < total * LEAST_SHARE:
         share = f"{size(available)} of {size(total)}"

@@ -4,6 +4,7 @@ import ipaddress
 from collections.abc import Callable, Iterator, Mapping
 
 from netdoctor.checks._shared.parity import unlike_expected_by_name
+from netdoctor.checks._shared.text import on_dev
 from netdoctor.facts.expected import Expectations
 from netdoctor.facts.net import Netdev, NetFacts
 from netdoctor.model import Cause, Evidence, Finding, Status, seen
@@ -75,3 +76,10 @@ def unspecified(devs: Mapping[str, Netdev], key: str, expect: Expectations | Non
         return devs
     expectations = {name: expect.for_nodes(key, devs, name) for name in names}
     return {node: dev for node, dev in devs.items() if node not in expectations.get(dev.name, ())}
+
+
+def nmcli_modify(ifname: str, text: str) -> str:
+    """Changes the profile that NetworkManager uses for an interface; text: ``802-3-ethernet.mtu 9000``."""
+    return on_dev(
+        ifname, f'nmcli connection modify "$(nmcli -g GENERAL.CONNECTION device show {{0}})" {text}'
+    )

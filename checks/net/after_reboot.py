@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from netdoctor.check import check
-from netdoctor.checks._shared.text import listing, on_dev
-from netdoctor.facts.net import AddressRow, NetFacts
+from netdoctor.checks._shared.text import listing
+from netdoctor.checks.net._interfaces import nmcli_modify
+from netdoctor.facts.net import NetFacts
 from netdoctor.facts.net_setup import InterfaceSetup, NetSetupFacts
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.model import HERE, LIKELY, Cause, Finding, Fix, look, ok, run, seen, skip
@@ -46,16 +47,15 @@ def net_after_reboot(setup: NetSetupFacts, rdma: RdmaFacts, net: NetFacts) -> It
     names = {
         name for hca in rdma.hcas if any(p.active and p.is_roce for p in hca.ports) for name in hca.netdevs
     }
-    rows = {name: [row for row in rows_of(net) if _is_own(row, name)] for name in sorted(names)}
+    rows = [row for row in rows_of(net) if row.family == "inet"]
     known = {one.ifname: one for one in setup.interfaces}
     mtus = {dev.name: dev.mtu for dev in net.netdevs}
-    used = {name: found for name, found in rows.items() if found}
+    used = {name: found for name in sorted(names) if (found := [r.address for r in rows if r.ifname == name])}
     if not used:
         yield skip("no RoCE port with an IPv4 address on this node")
         return
     alarms = []
-    for name, found in used.items():
-        addresses = [row.address for row in found]
+    for name, addresses in used.items():
         picked = [one for one in addresses if one.startswith("169.254.")]
         if picked:
             alarms.append(_picked(name, picked))
@@ -64,72 +64,56 @@ def net_after_reboot(setup: NetSetupFacts, rdma: RdmaFacts, net: NetFacts) -> It
             alarms += _address(one, addresses, setup.closed)
             alarms += _mtu(one, mtus.get(name, 0), setup)
     yield from alarms
-    judged = [name for name in used if known.get(name) and known[name].by]
-    if not alarms and judged:
-        yield ok(HERE, f"{listing(judged)}: {known[judged[0]].by} sets up address and MTU")
-    elif not alarms:
+    if alarms:
+        return
+    read = [
+        name for name in used if (one := known.get(name)) and (one.files or (one.by and one.mtu is not None))
+    ]
+    if len(read) == len(used):
+        yield ok(HERE, f"{listing(read)}: address and MTU are written down")
+    elif any(one.by for one in known.values()):
+        yield skip("only root may read what sets the interfaces up")
+    else:
         yield skip("neither NetworkManager nor systemd-networkd runs here")
-
-
-def _is_own(row: AddressRow, name: str) -> bool:
-    return row.ifname == name and row.family == "inet"
 
 
 def _address(one: InterfaceSetup, addresses: list[str], closed: bool) -> Iterator[Finding]:
     if one.files or (closed and not one.is_set_up):
         return
-    lacks = [a for a in addresses if one.method == "manual" and a not in one.addresses]
+    left = [a for a in addresses if one.method == "manual" and a not in one.addresses]
+    fixes: tuple[Fix, ...] = (WRITE,)
     if not one.is_set_up:
         why = f"{one.by} says {one.state}, and no file that is read at boot names it"
-    elif lacks and one.autoconnect is not None:
+    elif left:
         why = f"its profile has {listing(one.addresses) or 'no address'}"
     elif one.autoconnect is False:
         why = "its profile is not used by itself (connection.autoconnect no)"
+        shell = nmcli_modify(one.ifname, "connection.autoconnect yes")
+        fixes = (run("have NetworkManager use it by itself", shell, root=True), WRITE)
     else:
         return
     yield LOST.warn(
-        f"{one.ifname} has {listing(lacks or addresses)} now, but {why}",
+        f"{one.ifname} has {listing(left or addresses)} now, but {why}",
         observed=why,
         expected="an address that is written down",
         seen=seen("nmcli, /run/systemd/netif/links", f"{one.by}: {one.state}", "command"),
-        fixes=(*_keep(one), WRITE),
+        fixes=fixes,
     )
-
-
-def _keep(one: InterfaceSetup) -> tuple[Fix, ...]:
-    """A profile that is only not used by itself."""
-    if one.is_set_up and one.autoconnect is False:
-        connection = '"$(nmcli -g GENERAL.CONNECTION device show {0})"'
-        text = "have NetworkManager use it by itself"
-        return (
-            run(
-                text,
-                on_dev(one.ifname, f"nmcli connection modify {connection} connection.autoconnect yes"),
-                root=True,
-            ),
-        )
-    return ()
 
 
 def _mtu(one: InterfaceSetup, mtu: int, setup: NetSetupFacts) -> Iterator[Finding]:
     elsewhere = one.files or setup.closed or setup.mtu_elsewhere or one.method != "manual"
     if one.is_set_up and one.mtu is not None and not elsewhere and mtu > USUAL_MTU and one.mtu != mtu:
         has = f"an MTU of {one.mtu}" if one.mtu else "no MTU"
+        shell = nmcli_modify(one.ifname, f"802-3-ethernet.mtu {mtu}")
+        write = run("write it into NetworkManager's profile", shell, root=True, effect="after reboot")
         yield MTU.warn(
             f"{one.ifname} has an MTU of {mtu} now, and its profile has {has}",
             observed=f"{mtu}, {has} in its profile",
             expected=f"{mtu} in its profile, too",
             seen=seen("nmcli, /run/systemd/netif/links", f"{one.by}: {has}", "command"),
-            fixes=(*_keep_mtu(one, mtu), WRITE),
+            fixes=(write, WRITE) if one.by == "NetworkManager" else WRITE,
         )
-
-
-def _keep_mtu(one: InterfaceSetup, mtu: int) -> tuple[Fix, ...]:
-    if one.by != "NetworkManager":
-        return ()
-    connection = '"$(nmcli -g GENERAL.CONNECTION device show {0})"'
-    shell = on_dev(one.ifname, f"nmcli connection modify {connection} 802-3-ethernet.mtu {mtu}")
-    return (run("write it into NetworkManager's profile", shell, root=True, effect="after reboot"),)
 
 
 def _picked(name: str, addresses: list[str]) -> Finding:

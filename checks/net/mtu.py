@@ -7,7 +7,7 @@ from netdoctor.checks._shared.addresses import dialled
 from netdoctor.checks._shared.majority import majority
 from netdoctor.checks._shared.paths import further_devices, on_path
 from netdoctor.checks._shared.text import listing, on_dev
-from netdoctor.checks.net._interfaces import MTU, against_expected, unspecified
+from netdoctor.checks.net._interfaces import MTU, against_expected, nmcli_modify, unspecified
 from netdoctor.facts.expected import Expectations
 from netdoctor.facts.net import Netdev, NetFacts
 from netdoctor.facts.paths import Paths
@@ -25,10 +25,9 @@ def set_mtu(name: str, mtu: int, was: int) -> tuple[Fix, ...]:
         persistent=False,
         risk="medium",
     )
-    connection = '"$(nmcli -g GENERAL.CONNECTION device show {0})"'
     lasting = run(
         "to keep it, if NetworkManager has the interface; else in its file (netplan, networkd, interfaces)",
-        on_dev(name, f"nmcli connection modify {connection} 802-3-ethernet.mtu {mtu}"),
+        nmcli_modify(name, f"802-3-ethernet.mtu {mtu}"),
         root=True,
         effect="after reboot",
     )

@@ -53,7 +53,7 @@ def rdma_cabling(
     softwares: Mapping[str, SoftwareFacts] | None,
     job: Job,
 ) -> Iterator[Finding]:
-    """RoCE ports that NCCL pairs are in one network, as cables without a switch often are not.
+    """RoCE ports that NCCL pairs are in one network; crossed cables and rings are not.
 
     Looks at:
         The networks of the addresses behind the GIDs that NCCL takes, port by port in its order;
@@ -141,10 +141,10 @@ def _ring(
 def _crossed(ends: Ends, found: Cabling, by_subnet: bool) -> Iterator[Finding]:
     if not found.crossed or by_subnet:
         return
-    a, b = found.crossed[0]
-    one, other = next(two for two in found.shared[a, b] if two not in found.paired[a, b])
-    text = f"{one} of {a} is in the network of {other} of {b}, and NCCL pairs ports of one name or place"
     for node in odd_ones(found):
+        a, b = next(two for two in found.crossed if node in two)
+        one, other = next(two for two in found.shared[a, b] if two not in found.paired[a, b])
+        text = f"{one} of {a} is in the network of {other} of {b}, and NCCL pairs ports of one name or place"
         yield CROSSED.fail(
             text,
             at=node,

@@ -29,7 +29,7 @@ DMABUF_KERNEL = (5, 12)
 CONSUMER = re.compile(r"\b(GeForce|TITAN|GB10)\b", re.IGNORECASE)
 # Memory of the processor and the GPU in one, which PCIe devices do not see coherently: NVIDIA's word in
 # https://forums.developer.nvidia.com/t/dgx-spark-gpudirect-rdma/348787
-FORCED = Cause("gpudirect-forced", "NCCL on {nodes} is told to use GPUDirect, which GB10 does not have")
+FORCED = Cause("gpudirect-forced", "variables on {nodes} ask NCCL for GPUDirect, which GB10 does not have")
 ONE_MEMORY = re.compile(r"\bGB10\b")
 LOAD = run(
     "load the driver's module, now and at every start",

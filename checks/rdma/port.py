@@ -99,6 +99,7 @@ def rdma_port(
         if not facts.hcas:
             yield skip("no HCA on this node", node)
     ports = [one for one in ports_of(nodes) if one[2].state]
+    sockets = Sockets(nodes)
     active = Counter(port.name for _, _, port in ports if port.active)
     having = Counter(port.name for _, _, port in ports)
     waiting = any(_waits_for_manager(port) for _, _, port in ports)
@@ -110,8 +111,7 @@ def rdma_port(
             yield placed(_not_managed(hca, port, peers, everywhere=not active), node)
         elif active[port.name] and not port.active and port.state != "ACTIVE_DEFER":
             peers = Peers(active[port.name], having[port.name])
-            instead = _instead(node, port, nodes)
-            if instead:
+            if instead := sockets.instead(node, hca, port):
                 yield placed(_moved(hca, port, instead), node)
             else:
                 yield placed(_down(hca, port, peers, (nets or {}).get(node)), node)
@@ -148,17 +148,32 @@ def _down(hca: Hca, port: HcaPort, peers: Peers, net: NetFacts | None) -> Findin
     )
 
 
-def _instead(node: str, port: HcaPort, nodes: Mapping[str, RdmaFacts]) -> list[str]:
-    """The ports that are up here and not there, where every node on which `port` is up has as many as this
-    one, and of one link layer."""
-    up = {
-        n: {one.name: one.link_layer for hca in facts.hcas for one in hca.ports if one.active}
-        for n, facts in nodes.items()
-    }
-    others = [names for names in up.values() if port.name in names]
-    here = [name for name, layer in up[node].items() if layer == port.link_layer]
-    same = all(sorted(names.values()) == sorted(up[node].values()) for names in others)
-    return [name for name in here if not any(name in names for names in others)] if same else []
+class Sockets:
+    """Which ports are up on which nodes, asked port by port."""
+
+    def __init__(self, nodes: Mapping[str, RdmaFacts]) -> None:
+        self._up = {
+            node: {port.name: hca for hca in facts.hcas for port in hca.ports if port.active}
+            for node, facts in nodes.items()
+        }
+        # By name of a port, of the nodes on which it is up: how many ports each has up, and their names.
+        self._others: dict[str, tuple[set[int], set[str]]] = {}
+
+    def instead(self, node: str, hca: Hca, port: HcaPort) -> list[str]:
+        """The ports of the same card that are up here and on none of the nodes on which `port` is, where each
+        of these has as many ports up: the cable is in another socket."""
+        if port.name not in self._others:
+            others = [ports for ports in self._up.values() if port.name in ports]
+            self._others[port.name] = {len(ports) for ports in others}, {n for ports in others for n in ports}
+        counts, names = self._others[port.name]
+        here = self._up[node]
+        if counts != {len(here)} or not hca.sys_image_guid:
+            return []
+        return [
+            name
+            for name, one in here.items()
+            if one.sys_image_guid == hca.sys_image_guid and name not in names
+        ]
 
 
 def _moved(hca: Hca, port: HcaPort, instead: list[str]) -> Finding:

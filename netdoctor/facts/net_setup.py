@@ -7,7 +7,7 @@ from netdoctor.facts.base import fact
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterfaceSetup:
-    """The loopback interface, or one with a device of its own, and who sets it up."""
+    """The loopback interface, or that of an RDMA device, and who sets it up."""
 
     ifname: str
     by: str = ""  # ``NetworkManager``, ``systemd-networkd``, empty where neither runs or knows it
@@ -23,7 +23,7 @@ class InterfaceSetup:
 
     @property
     def is_set_up(self) -> bool:
-        """Whether one of the two does it, and not somebody beside them."""
+        """Whether one of the two does it, and nobody else."""
         return bool(self.by) and "externally" not in self.state and self.state != "unmanaged"
 
 

@@ -67,8 +67,18 @@ def ports(context: Context) -> PortMatrix:
     listeners = _open(transport, participants, nodes, word, failed)
     requests = connect_requests(_targets(participants, nodes, listeners), word)
     answers, silent = target_rows(transport, requests, NAME, failed)
-    found = [_probe(src, row) for src, row in answers]
-    probes = _from_elsewhere(context, [one for one in found if one.purpose != CROSSING], word)
+    # Which is which, our own targets say: no node gets to move a failure out of the way.
+    across = {
+        (src, *map(row.get, NAME))
+        for src, request in requests.items()
+        for row in request.args["targets"]
+        if row["purpose"] == CROSSING
+    }
+    direct: list[PortProbe] = []
+    crossings: list[PortProbe] = []
+    for src, row in answers:
+        (crossings if (src, *map(row.get, NAME)) in across else direct).append(_probe(src, row))
+    probes = _from_elsewhere(context, direct, word)
     close_listeners(transport, nodes)
     # The listeners of a node that went away in the meantime are gone: what failed there is no firewall. So
     # may be whoever held a port when we could not have it, such as another scan.
@@ -89,7 +99,7 @@ def ports(context: Context) -> PortMatrix:
     )
     return PortMatrix(
         probes=tuple(probes),
-        crossings=tuple(one for one in found if one.purpose == CROSSING and one.dst not in silent),
+        crossings=tuple(one for one in crossings if one.dst not in silent),
         listeners=tuple(listeners),
         timeout_s=TIMEOUT_S,
         possible=len(nodes) * (len(nodes) - 1),
@@ -196,9 +206,11 @@ def _open(
         across = dict.fromkeys(
             rail.addresses[node] for rail in participants.to_cross if node in rail.addresses
         )
-        free = low + rng.randrange(span // 2)
-        number = next(port for port in range(free, free + 5) if port not in purposes)
-        listeners += [{"port": number, "purpose": CROSSING, "address": one, "rail": True} for one in across]
+        if across:
+            free = low + rng.randrange(max(span // 2, 1))
+            number = next(port for port in range(free, free + 5) if port not in purposes)
+            row = {"port": number, "purpose": CROSSING, "rail": True}
+            listeners += [{**row, "address": address} for address in across]
         requests[node] = listen_request(listeners, word)
     opened: dict[str, list[TestListener]] = {}
     for reply in replies(transport, requests):
@@ -217,7 +229,8 @@ def _open(
                 local.append(
                     TestListener(node=reply.node, address=address, port=port, purpose=purpose, error=error)
                 )
-        closed = [one for one in local if one.error not in (None, "EADDRINUSE")]
+        # What only tells whether rails meet is not missed by the rest.
+        closed = [one for one in local if one.error not in (None, "EADDRINUSE") and one.purpose != CROSSING]
         if waiting:
             failed[reply.node] = f"{len(waiting)} test listeners were not answered for"
         elif closed:

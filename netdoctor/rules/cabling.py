@@ -35,7 +35,7 @@ class Cabling:
 
 
 def cabling(ends: Ends) -> Cabling:
-    """Nothing is said where no two nodes share a network: rails that are routed do so node by node."""
+    """All is empty where no two nodes share a network, as where every port is routed by itself."""
     members: dict[str, set[str]] = {}
     for node, ports in ends.items():
         for port in ports:

@@ -33,8 +33,8 @@ class Crossing:
 
 
 def crossings(ports: PortMatrix, paths: Paths) -> list[Crossing]:
-    """What the tries across say. Of nodes between which a rail itself is closed, and of what could not be
-    tried, nothing is said."""
+    """What the tries across show, without those between nodes of which a rail itself is closed, and without
+    those that could not be made."""
     reached = {(one.src, one.dst, one.address) for one in ports.probes if one.outcome in REACHED}
     reached -= {(one.src, one.dst, one.address) for one in ports.probes if one.outcome in CLOSED}
     rails: dict[tuple[str, str], Path] = {}

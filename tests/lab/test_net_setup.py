@@ -133,7 +133,7 @@ def test_files_that_name_an_interface(tmp_path: Path) -> None:
 
     for index, name in enumerate(("eth1", "eth10", "eth2"), 2):
         write(f"sys/class/net/{name}/ifindex", f"{index}\n")
-        (tmp_path / f"sys/class/net/{name}/device").mkdir()
+        (tmp_path / f"sys/class/infiniband/mlx5_{index}/device/net/{name}").mkdir(parents=True)
     write("sys/class/net/lo/ifindex", "1\n")
     write("sys/class/net/veth0/ifindex", "9\n")
     write("etc/network/interfaces", "auto eth10\niface eth10 inet static\n")
@@ -147,10 +147,10 @@ def test_files_that_name_an_interface(tmp_path: Path) -> None:
     found = decode("net_setup", {"value": net_setup.collect({}, str(tmp_path))})
     assert found == NetSetupFacts(
         interfaces=(
+            InterfaceSetup(ifname="lo"),
             InterfaceSetup(ifname="eth1", by="systemd-networkd", state="configured", method="manual",
                            addresses=("10.1.0.1",), mtu=0, autoconnect=True),
             InterfaceSetup(ifname="eth10", files=("/etc/network/interfaces",)),
             InterfaceSetup(ifname="eth2", files=("/etc/systemd/system/fabric.service",)),
-            InterfaceSetup(ifname="lo"),
         )
     )  # fmt: skip

@@ -297,7 +297,7 @@ def test_a_rail_is_tried_from_its_own_addresses_on_one_port() -> None:
     assert all(find(p) is rail for p in found.probes if p.source)
 
 
-def test_rails_are_tried_across_and_apart_from_the_paths() -> None:
+def test_rails_are_tried_across_on_no_path() -> None:
     """Each pair of nodes both ways of two rails; of eight a bounded number, the same pairs from each."""
     main, rail = (
         Path(id=f"RoCE mlx5_{n}:1", addresses=table, sources=table) for n, table in enumerate((ACROSS, RAIL))

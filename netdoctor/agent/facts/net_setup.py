@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 MOST = 64
 NMCLI_S = 5.0
-# Where interfaces are set up by name beside the two, or where the two keep what they do.
+# Where else interfaces are set up by name, and where the two keep what they do.
 FOLDERS = (
     "/etc/netplan", "/etc/network", "/etc/network/interfaces.d", "/etc/sysconfig/network-scripts",
     "/etc/sysconfig/network", "/etc/systemd/network", "/run/systemd/network",
@@ -78,7 +78,10 @@ def by_network_manager(names: "list[str]") -> "dict[str, dict[str, Any]]":
             continue
         one = {"by": "NetworkManager", "state": row[1][:60]}  # type: dict[str, Any]
         if row[2]:
-            one.update(profile_of(nmcli(["-f", PROFILE, "connection", "show", "uuid", row[2]])))
+            lines = nmcli(["-f", PROFILE, "connection", "show", "uuid", row[2]])
+            if not lines:  # each further one would take its time, too
+                break
+            one.update(profile_of(lines))
         found[row[0]] = one
     return found
 
@@ -144,12 +147,12 @@ def has_word(text: str, name: str) -> bool:
 
 def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     """Return facts.net_setup.NetSetupFacts."""
-    base = files.under(root, "/sys/class/net")
-    every = sorted(files.names(base))
-    names = [one for one in every if one == "lo" or os.path.exists("%s/%s/device" % (base, one))][:MOST]
-    manages = os.path.isdir(files.under(root, "/run/NetworkManager/devices"))
+    hcas = files.under(root, "/sys/class/infiniband")
+    of_hcas = [one for hca in files.names(hcas) for one in files.names("%s/%s/device/net" % (hcas, hca))]
+    names = ["lo", *sorted(set(of_hcas))[:MOST]]
+    manages = of_hcas and os.path.isdir(files.under(root, "/run/NetworkManager/devices"))
     managed = by_network_manager(names) if manages else {}
-    written, closed = texts(root)
+    written, closed = texts(root) if of_hcas else ([], False)
     rows = []
     for name in names:
         row = {"ifname": name}  # type: dict[str, Any]

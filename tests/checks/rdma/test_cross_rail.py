@@ -122,7 +122,7 @@ def test_a_node_without_a_route_to_the_other_rails() -> None:
     assert causes(judged(matrix(rails(), lambda _s, dst, *_: dst == "n2"))) == {"rails-closed": {"n2"}}
 
 
-def test_nothing_is_said_of_rails_that_are_closed_themselves() -> None:
+def test_rails_that_are_closed_themselves_do_not_count() -> None:
     dead = list(permutations(NODES, 2))
     (finding,) = judged(matrix(rails(), everything, dead=dead), gpu_facts=PCIE)
     assert (finding.status, "rails work" in finding.summary) == (Status.SKIP, True)
