@@ -78,8 +78,10 @@ def ask(kind: str, script: str, *tools: str) -> dict[str, dict[str, object]]:
         pytest.skip(f"not here: {', '.join(lacking) or 'root'}")
     words = [sys.executable, "-c", ASK, str(REPO), kind]
     end = 'code=$?; kill $manager $dbus; wait; exit "$code"'
+    # In processes of their own, which end with it, however it ends.
+    alone = ["unshare", "-n", "-m", "-p", "-f", "--mount-proc", "--kill-child"]
     done = subprocess.run(
-        ["unshare", "-n", "-m", "bash", "-c", f'{ALONE}\n{script}\n"$@"\n{end}', "bash", *words],
+        [*alone, "bash", "-c", f'{ALONE}\n{script}\n"$@"\n{end}', "bash", *words],
         capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
