@@ -12,6 +12,7 @@ import msgspec
 
 from netdoctor.facts.bandwidth import LossMatrix, LossProbe
 from netdoctor.facts.base import FACT_TYPES, Missing, Why
+from netdoctor.facts.cabling import CabledPort, CablingFacts
 from netdoctor.facts.counters import LaterCounters
 from netdoctor.facts.gpu import GpuFacts
 from netdoctor.facts.health import HealthFacts
@@ -94,6 +95,9 @@ def facts(i: int, shape: str = "healthy", hcas: int = HCAS) -> dict[str, Any]:
         ),
         "health": HealthFacts(pid_max=4_194_304),
         "net_setup": NetSetupFacts(interfaces=(InterfaceSetup(ifname="lo"),)),
+        "cabling": CablingFacts(
+            ports=tuple(CabledPort(port=f"rail{r}", switch=f"02:{i // 32}:{r}") for r in rails)
+        ),
         "limits": build.limits(),
         "places": build.places(),
         "tuning": build.tuning(),

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from netdoctor.check import check
-from netdoctor.facts.bmc import BmcFacts, BmcSensor
+from netdoctor.facts.health import BmcFacts, BmcSensor
 from netdoctor.model import HERE, Action, Cause, Finding, look, ok, seen, unknown
 
 COOLING = Cause(

@@ -142,6 +142,7 @@ def _with_leaves(
 ) -> "tuple[tuple[Target, ...], list[str]]":
     from netdoctor import files
     from netdoctor.inventory import topology
+    from netdoctor.rules.switches import odd_ports, of_rail
 
     found = []
     for path in paths:
@@ -150,8 +151,9 @@ def _with_leaves(
         except OSError as error:
             raise InputError(f"{clean(str(path), 200)}: {files.reason(error)}") from None
         found.append(topology.read(str(path), text))
-    ordered, notes = topology.with_leaves(targets, topology.leaves(found))
-    return tuple(ordered), notes
+    ordered, notes = topology.with_leaves(targets, topology.leaves(found), topology.rails(found))
+    odd = [f"{one.node}: {one}" for one in odd_ports({t.id: of_rail(t.rail) for t in ordered if t.rail})]
+    return tuple(ordered), [*notes, *odd[:16]]
 
 
 def _tell(lines: Sequence[str]) -> None:
@@ -186,6 +188,8 @@ def _show(args: argparse.Namespace, inventory: "Inventory") -> None:
 
 def _table(targets: "Sequence[Target]") -> Iterator[str]:
     """A line a host, with the columns that say something of any of them."""
+    from netdoctor.inventory.writers import FIELDS
+
     rows: list[dict[str, str]] = []
     for target in targets:
         where = f"{target.source}:{target.line}" if target.line else target.source
@@ -193,7 +197,7 @@ def _table(targets: "Sequence[Target]") -> Iterator[str]:
             "rank": target.order,
             "host": target.id,
             "address": "" if target.host == target.id else target.host,
-            **{key: getattr(target, key) for key in ("port", "user", "python", "slots", "gpus", "leaf")},
+            **{key: getattr(target, key) for key in FIELDS[1:]},
             "groups": ",".join(target.groups),
             "from": where,
         }

@@ -2,6 +2,7 @@
 
 import ipaddress
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from netdoctor.measure.common import peers
 from netdoctor.memo import keeping
 from netdoctor.rules.nccl import comm_id_host
 from netdoctor.rules.paths import Known, data_addresses, paths, release
+from netdoctor.rules.switches import job_ports, known_ports, leaves
 from netdoctor.rules.variables import effective_env, values
 from netdoctor.store import Store, decoder, group_type
 from netdoctor.transport.base import Reply
@@ -46,6 +48,7 @@ def put_control_facts(
             slots=target.slots,
             gpus=target.gpus,
             leaf=target.leaf,
+            rail=target.rail,
             line=target.line,
             source=target.source,
         )
@@ -233,6 +236,24 @@ def all_paths(store: Store, nodes: Sequence[str], job: Job) -> Paths:
         env = effective_env(logins.get(node), job, release(more["software"], more["answer"]))
         known[node] = Known(net=net, env=env, **more)
     return paths(known, job)
+
+
+@keeping()
+def put_leaves(store: Store, nodes: Sequence[str], job: Job) -> None:
+    """Where the hosts file names no leaf: that of each node whose ports say what they are connected to."""
+    listed = {node: one for node, one in store.present("node", nodes).items() if isinstance(one, Node)}
+    if any(one.leaf for one in listed.values()):
+        return
+    by_group = {group: store.present(group, nodes) for group in ("rdma", "net", "env")}
+    ports = {}
+    for node, known in known_ports(store.present("cabling", nodes), listed).items():
+        rdma, net, env = (found.get(node) for found in by_group.values())
+        ib_hca = values(effective_env(env, job)).get("NCCL_IB_HCA")
+        address = job.data_addresses.get(node)
+        if found := job_ports(known, rdma, net, ib_hca=ib_hca, address=address):
+            ports[node] = found
+    for node, leaf in leaves(ports).items():
+        store.put("node", node, replace(listed[node], leaf=leaf))
 
 
 def fill_gaps(store: Store, groups: Collection[str], nodes: Sequence[str], ended_by: str) -> None:

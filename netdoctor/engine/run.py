@@ -31,6 +31,7 @@ from netdoctor.engine.gathering import (
     first_groups,
     lookups,
     put_control_facts,
+    put_leaves,
     put_untried,
     software_args,
 )
@@ -277,6 +278,7 @@ class Scan:
         self.store.cluster["paths"] = self._guarded(
             "the job's paths", lambda: all_paths(self.store, self.nodes, self.job)
         )
+        self._guarded("which nodes share a switch", lambda: put_leaves(self.store, self.nodes, self.job))
 
     def _measure(self, transport: Transport) -> None:
         alive = [

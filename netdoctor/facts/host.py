@@ -29,7 +29,8 @@ class Node:
     order: int  # its place in the hosts file (rank order)
     slots: int | None = None
     gpus: int | None = None
-    leaf: str | None = None  # its switch
+    leaf: str | None = None  # its switch, as listed, or as its ports say
+    rail: str | None = None  # the switch of each port, as listed: ``mlx5_0:sw1,mlx5_1:sw2``
     line: int | None = None
     source: str = ""
 

@@ -44,7 +44,7 @@ class Dialect:
 PLAIN = Dialect(
     name="plain",
     title="plain hosts file",
-    keys=frozenset({"port", "user", "python", "slots", "gpus", "rank", "leaf"}),
+    keys=frozenset({"port", "user", "python", "slots", "gpus", "rank", "leaf", "rail"}),
     suffix=Suffix.PORT,
     user=True,
     ranges=True,

@@ -26,6 +26,8 @@ class Target:
     rank: int | None = None
     leaf: str | None = None
     """The switch it hangs on, by any name; nodes of one leaf share it."""
+    rail: str | None = None
+    """The switch of each port, where each has its own: ``mlx5_0:sw1,mlx5_1:sw2``."""
     groups: tuple[str, ...] = ()
     """Groups of the list that it is in, such as Ansible's."""
     order: int = 0

@@ -18,6 +18,7 @@ LABEL_MAX = 63
 USER_MAX = 255  # LOGIN_NAME_MAX of Linux is 256 with the final NUL
 PYTHON_MAX = 1024
 LEAF_MAX = 64
+RAILS_MAX = 64
 PORT_MAX = 65535
 SSH_PORT = 22
 # What findings say in a node's place (netdoctor.model): of them all, of the machine that scans, of the job.
@@ -26,6 +27,8 @@ RESERVED = frozenset({"cluster", "control", "job"})
 _LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9_])?")
 _NOT_HOST = re.compile(r"[^A-Za-z0-9_.-]")
 _LEAF = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*")
+# A network or RDMA device. [Linux net/core/dev.c dev_valid_name; drivers/infiniband/core/device.c]
+_DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 # OpenSSH takes nearly everything; this is what directories use: jane@corp.example, CORP\jane, 1234abc.
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@+\\-]*(?<!\\)\$?")
 _PYTHON = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*")
@@ -235,6 +238,19 @@ def leaf_fault(text: str) -> Fault | None:
         f"leaf name '{printable(text, 40)}' is not allowed",
         "letters, digits, '.', '_', ':', '/' and '-', beginning with a letter or digit",
     )
+
+
+def rail_fault(text: str) -> Fault | None:
+    """Return what is wrong with the switches of a node's ports, None when nothing is."""
+    entries = text.split(",")
+    hint = "write: rail=mlx5_0:leaf1,mlx5_1:leaf2"
+    if len(entries) > RAILS_MAX:
+        return Fault(f"rail= of {len(entries)} ports, {RAILS_MAX} are allowed", hint)
+    for entry in entries:
+        port, _, switch = entry.partition(":")
+        if not _DEVICE.fullmatch(port) or leaf_fault(switch):
+            return Fault(f"rail= with '{printable(entry, 60)}', which is no port and its switch", hint)
+    return None
 
 
 def is_valid_host(text: str) -> bool:

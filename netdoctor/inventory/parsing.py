@@ -19,6 +19,7 @@ from netdoctor.inventory.names import (
     masked,
     printable,
     python_fault,
+    rail_fault,
     user_fault,
 )
 from netdoctor.inventory.nodeset import (
@@ -59,6 +60,7 @@ class Entry:
     gpus: int | None = None
     rank: int | None = None
     leaf: str | None = None
+    rail: str | None = None
     repeats_add: bool = False
     name: str | None = None
     """What the list calls it, where that is not how it is dialled."""
@@ -73,6 +75,7 @@ class Settings:
     user: str | None = None
     python: str | None = None
     leaf: str | None = None
+    rail: str | None = None
 
 
 class Endpoint(NamedTuple):
@@ -270,6 +273,7 @@ class LineReader:
         entry.gpus = numbers.get("gpus")
         entry.rank = numbers.get("rank")
         entry.leaf = settings.leaf
+        entry.rail = settings.rail
         entry.repeats_add = self.dialect.repeats_add
 
 
@@ -337,6 +341,9 @@ def _store(settings: Settings, first: str, key: str, value: str) -> Fault | None
     if key == "leaf":
         settings.leaf = value
         return leaf_fault(value)
+    if key == "rail":
+        settings.rail = value
+        return rail_fault(value)
     number = _number(first, key, value, after=f"{key}=")
     if isinstance(number, Fault):
         return number

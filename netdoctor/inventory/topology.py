@@ -3,14 +3,15 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, count, pairwise
+from itertools import pairwise
 from typing import Any
 
 from netdoctor.errors import InputError
+from netdoctor.facts.cabling import by_switches, leaf_name, natural
 from netdoctor.inventory.model import Target
-from netdoctor.inventory.names import LEAF_MAX, leaf_fault
+from netdoctor.inventory.names import rail_fault
 from netdoctor.inventory.nodeset import expand
 from netdoctor.text import clean
 
@@ -97,7 +98,9 @@ def _infiniband(text: str, head: re.Pattern[str], port: re.Pattern[str]) -> Topo
             switch = (found[2] or found[3]) if found[1] == "Switch" else ""
             titles[switch] = _switch_name(found[3])
         elif switch and (found := port.search(line)) and (ca := _CA.match(found[1])):
-            links.append((ca["host"], ca["hca"], switch))
+            # openibd of MLNX_OFED counts them from 1.
+            number = re.fullmatch(r"HCA-(\d+)", ca["hca"])
+            links.append((ca["host"], f"mlx5_{int(number[1]) - 1}" if number else ca["hca"], switch))
     return Topology(links=tuple(links), titles=titles)
 
 
@@ -118,6 +121,8 @@ def _of_json(data: Any, stem: str) -> Topology | None:
         return _gcloud(_rows(data))
     if not isinstance(data, dict):
         return None
+    if "facts" in data:
+        return _report(_map(data["facts"]))
     if "lldp" in data:
         return _lldp(_map(data["lldp"]), stem)
     if "Instances" in data:
@@ -159,6 +164,22 @@ def _gcloud(instances: Sequence[Mapping[str, Any]]) -> Topology | None:
     return Topology(links=tuple(links)) if any("resourceStatus" in one for one in instances) else None
 
 
+def _report(facts: Mapping[str, Any]) -> Topology:
+    """A saved report of ours: what the nodes said of their ports."""
+    found = [
+        (host, one)
+        for host, more in _map(facts.get("cabling")).items()
+        for one in _rows(_map(_map(more).get("value", more)).get("ports"))
+    ]
+    links = [
+        (host, str(one.get("port", "")).partition(":")[0], str(one["switch"]))
+        for host, one in found
+        if one.get("switch")
+    ]
+    titles = {str(one["switch"]): str(one["switch_name"]) for _, one in found if one.get("switch_name")}
+    return Topology(links=tuple(links), titles=titles)
+
+
 def _lldp(lldp: Mapping[str, Any], host: str) -> Topology:
     """lldpd writes one interface as an object, several as a list of such."""
     interfaces = lldp.get("interface")
@@ -192,75 +213,47 @@ def _kubernetes(nodes: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str, 
 
 
 def leaves(found: Sequence[Topology]) -> dict[str, str]:
-    """The leaf of each host, by every name of it.
-
-    Where each rail has a switch, hosts are of one leaf that share at least half of their switches: a
-    link may be down. The leaf is named after the first switch of its first host.
-    """
+    """The leaf of each host, by every name of it."""
     titles = {switch: title for one in found for switch, title in one.titles.items()}
-    often = Counter(titles.values())  # switches that nobody named are all called alike
-    switches: dict[str, dict[str, str]] = {}
+    links = ((host.lower(), port, switch) for one in found for host, port, switch in one.links)
+    return _by_every_name(by_switches(links, titles), found)
+
+
+def rails(found: Sequence[Topology]) -> dict[str, str]:
+    """``mlx5_0:leaf1,mlx5_1:leaf2`` of each host whose ports are on several switches, by every name of it."""
+    titles = {switch: title for one in found for switch, title in one.titles.items() if title}
+    often = Counter(titles.values())
+    ports: dict[str, dict[str, str]] = {}
     for host, port, switch in (link for one in found for link in one.links):
-        switches.setdefault(host.lower(), {})[port] = switch
-    sizes: dict[str, int] = {}  # how many switches a leaf has
-    by_switch: dict[str, str] = {}
-    by_host: dict[str, str] = {}
-    for host, ports in switches.items():
-        connected = dict.fromkeys(ports[port] for port in sorted(ports, key=_natural))
-        shared = Counter(by_switch[one] for one in connected if one in by_switch)
-        leaf, both = shared.most_common(1)[0] if shared else ("", 0)
-        if not leaf or 2 * both < min(len(connected), sizes[leaf]):
-            first = next(iter(connected))
-            title = titles.get(first, first)
-            leaf = _new_name(_valid(title if often[title] < 2 else first), sizes)
-            sizes[leaf] = 0
-        for switch in connected:
-            if switch not in by_switch:
-                by_switch[switch] = leaf
-                sizes[leaf] += 1
-        by_host[host] = leaf
-    for host, names in ((h.lower(), names) for one in found for h, names in one.names.items()):
-        if host in by_host:
-            by_host |= {name.lower(): by_host[host] for name in names}
-    return by_host
+        title = titles.get(switch, switch)
+        if port:
+            ports.setdefault(host.lower(), {})[port] = leaf_name(title if often[title] < 2 else switch)
+    by_host = {
+        host: ",".join(f"{port}:{several[port]}" for port in sorted(several, key=natural))
+        for host, several in ports.items()
+        if len(set(several.values())) > 1
+    }
+    return _by_every_name({host: rail for host, rail in by_host.items() if not rail_fault(rail)}, found)
 
 
-def _new_name(name: str, names: Collection[str]) -> str:
-    numbered = chain([name], (f"{name}-{number}" for number in count(2)))
-    return next(one for one in numbered if one not in names)
+def _by_every_name(by_host: dict[str, str], found: Sequence[Topology]) -> dict[str, str]:
+    others = ((host.lower(), names) for one in found for host, names in one.names.items())
+    return by_host | {name.lower(): by_host[h] for h, names in others if h in by_host for name in names}
 
 
-def _natural(port: str) -> tuple[Any, ...]:
-    return tuple(int(part) if part.isdigit() else part for part in re.split(r"(\d+)", port))
-
-
-def _valid(name: str) -> str:
-    """As a hosts file takes it."""
-    # Of an OCID that is too long, the end tells it from others.
-    found = re.sub(r"[^A-Za-z0-9._:/-]+", "-", name)[-LEAF_MAX + 6 :].lstrip("._:/-")
-    return found if found and leaf_fault(found) is None else "leaf"
-
-
-def with_leaves(targets: Sequence[Target], by_host: Mapping[str, str]) -> tuple[list[Target], list[str]]:
-    """Targets with their leaf, those of a leaf one after the other; and what there is to say of it.
+def with_leaves(
+    targets: Sequence[Target], by_host: Mapping[str, str], rails_of: Mapping[str, str] | None = None
+) -> tuple[list[Target], list[str]]:
+    """Targets with their leaf and rails, those of a leaf one after the other; and what there is to say of it.
 
     Leaves come in the order of their first host, so that the first host stays the first. InputError where no
     target is known.
     """
-    by_short: dict[str, set[str]] = {}
-    for host, leaf in by_host.items():
-        if not host[:1].isdigit():
-            by_short.setdefault(host.partition(".")[0], set()).add(leaf)
-    # A first word that hosts of several leaves share names none.
-    short = {name: next(iter(several)) for name, several in by_short.items() if len(several) == 1}
-
-    def leaf_of(target: Target) -> str | None:
-        for key in (target.id.lower(), target.host.lower()):
-            if leaf := by_host.get(key) or short.get(key.partition(".")[0]):
-                return leaf
-        return None
-
-    found = [replace(target, leaf=leaf_of(target) or target.leaf) for target in targets]
+    leaf_of, rail_of = _finder(by_host), _finder(rails_of or {})
+    found = [
+        replace(target, leaf=leaf_of(target) or target.leaf, rail=rail_of(target) or target.rail)
+        for target in targets
+    ]
     without = [target.id for target in found if target.leaf is None]
     if len(without) == len(found):
         names = ", ".join(list(by_host)[:3])
@@ -276,3 +269,20 @@ def with_leaves(targets: Sequence[Target], by_host: Mapping[str, str]) -> tuple[
     if any(a.order > b.order for a, b in pairwise(ordered)):
         notes.append("hosts are in the order of their leaves, so that neighbouring ranks share one")
     return [replace(target, order=i) for i, target in enumerate(ordered)], notes
+
+
+def _finder(by_host: Mapping[str, str]) -> Callable[[Target], str | None]:
+    """What is known of a host; also by the first word of its name, where all of that word have the same."""
+    by_short: dict[str, set[str]] = {}
+    for host, value in by_host.items():
+        if not host[:1].isdigit():
+            by_short.setdefault(host.partition(".")[0], set()).add(value)
+    short = {name: next(iter(several)) for name, several in by_short.items() if len(several) == 1}
+
+    def find(target: Target) -> str | None:
+        for key in (target.id.lower(), target.host.lower()):
+            if value := by_host.get(key) or short.get(key.partition(".")[0]):
+                return value
+        return None
+
+    return find

@@ -30,7 +30,8 @@ WAY_ON = {
     "slots": "say it to the launcher",
     "python": "say --python",
 }
-_FIELDS = ("name", "port", "user", "python", "slots", "gpus", "leaf")
+# Beside the host.
+FIELDS = ("name", "port", "user", "python", "slots", "gpus", "leaf", "rail")
 _NAMED_MAX = 3
 
 
@@ -97,7 +98,7 @@ def _says_gpus(target: Target, writer: Writer) -> bool:
 
 
 def _lost(targets: Sequence[Target], writer: Writer) -> Iterator[str]:
-    for field in _FIELDS:
+    for field in FIELDS:
         if field in writer.holds:
             continue
         had = [t for t in targets if _has(t, field) and not (field == "gpus" and _says_gpus(t, writer))]
@@ -125,7 +126,7 @@ def _named_by_host(target: Target) -> bool:
 def _plain(targets: Sequence[Target]) -> Iterator[str]:
     """rank= goes: the order of the lines is that of the ranks, and without a gap."""
     for target in targets:
-        fields = ((key, getattr(target, key)) for key in ("port", "user", "python", "slots", "gpus", "leaf"))
+        fields = ((key, getattr(target, key)) for key in FIELDS[1:])
         yield " ".join([bracketed(target.host), *(f"{k}={v}" for k, v in fields if v is not None)])
 
 
@@ -377,7 +378,7 @@ def _json(targets: Sequence[Target]) -> Iterator[str]:
 
 _SLOTS = frozenset({"slots"})
 _LOGIN = frozenset({"name", "port", "user"})
-_ALL = frozenset({*_FIELDS})
+_ALL = frozenset({*FIELDS})
 WRITERS: dict[str, Writer] = {
     writer.name: writer
     for writer in (

@@ -112,7 +112,7 @@ def on_paths(context: Context) -> Iterator[tuple[str, Context]]:
 
 
 def leaves(context: Context) -> dict[str, str]:
-    """The leaf switch of each node whose line in the hosts file names one."""
+    """The leaf switch of each node of which one is known."""
     listed = context.store.present("node", context.participants.nodes)
     return {node: one.leaf for node, one in listed.items() if one.leaf is not None}
 
@@ -190,6 +190,7 @@ def in_rounds(
 
 @experiment(
     after=["ports"],
+    needs=["cabling"],
     shares={"tcp_rates": 0.4},
     # The last round may begin just before the end.
     bound_s=lambda nodes, seconds: SERVE_S + seconds + 2 * (MOST_S + OMIT_S + LATE_S) + CLOSE_S,

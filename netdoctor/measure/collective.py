@@ -126,7 +126,8 @@ def _solo_wait_s(world: int) -> float:
 
 @experiment(
     after=["ports", "tcp_rates"],
-    needs=["software", "gpu", "rdma"],  # which interpreter has torch, and whose GPUs are idle
+    # Which interpreter has torch, whose GPUs are idle, and which nodes share a leaf.
+    needs=["software", "gpu", "rdma", "cabling"],
     shares={"pair_rates": 0.35, "allreduce": 0.25, "collectives": 0.3, "ladder": 0.3, "groups": 0.3},
     bound_s=_bound_s,
     cost="loads-gpu",

@@ -44,7 +44,7 @@ Rails = Mapping[str, tuple[Hca, HcaPort]]
 
 @experiment(
     after=["ports"],
-    needs=["rdma"],
+    needs=["rdma", "cabling"],
     shares={"rdma_rates": 0.3},
     spares=True,
     # The last round may begin just before the end; both tests may then take all their time, both ways.

@@ -212,8 +212,10 @@ def _collect(data: dict[str, Any], strings: list[tuple[str, str]], aliases: _Ali
             aliases.add("user", text)
         for user in (*_HOME.findall(text), *_AT.findall(text)):
             aliases.add("user", user)
-        if key == "leaf" and len(text) > 1 and not text.isdecimal():
-            aliases.add("leaf", text)
+        switches = [entry.partition(":")[2] for entry in text.split(",")] if key == "rail" else [text]
+        for switch in switches if key in ("leaf", "rail", "switch", "switch_name") else ():
+            if len(switch) > 1 and not switch.isdecimal() and not _known_form(switch):
+                aliases.add("leaf", switch)
         if key in _SERIALS and len(text) >= 6 and not _known_form(text):
             aliases.add("id", text)
         for kind, found in _numbers(text):

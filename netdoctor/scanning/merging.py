@@ -162,7 +162,7 @@ def _moved(report: Report, plan: Plan) -> set[str]:
 def listed_as(replay: object) -> dict[str, tuple[object, ...]]:
     """How each node is reached and asked, by its id, from Run.replay."""
     listed = replay.get("targets") if isinstance(replay, dict) else None
-    keys = ("host", "port", "user", "python", "slots", "gpus", "rank", "leaf")
+    keys = ("host", "port", "user", "python", "slots", "gpus", "rank", "leaf", "rail")
     known = [t for t in listed if isinstance(t, dict)] if isinstance(listed, list | tuple) else []
     return {str(t.get("id")): tuple(t.get(key) for key in keys) for t in known}
 

@@ -18,6 +18,7 @@ from netdoctor.inventory.names import (
     is_valid_user,
     leaf_fault,
     python_fault,
+    rail_fault,
     user_fault,
 )
 from netdoctor.options import OPTIONS, ScanRequest, Selection
@@ -115,6 +116,8 @@ def _check_options(targets: Sequence[Target], options: Mapping[str, Any], source
             refuse(f"interpreter {clean(target.python, 60)!r}", fault.message)
         if target.leaf is not None and (fault := leaf_fault(target.leaf)):
             refuse(f"leaf {clean(target.leaf, 60)!r}", fault.message)
+        if target.rail is not None and (fault := rail_fault(target.rail)):
+            refuse(f"rail {clean(target.rail, 60)!r}", fault.message)
         if target.port is not None and not is_valid_port(target.port):
             refuse("port", target.port)
     found = {}

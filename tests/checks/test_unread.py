@@ -216,6 +216,7 @@ NOT_HERE = {
     "bmc": "of a full scan: tests/checks/host/test_bmc.py",
     "health": "what a machine does not count is no finding: tests/checks/host/test_health.py",
     "net_setup": "where nothing sets interfaces up, nothing is judged: tests/checks/net/test_after_reboot.py",
+    "cabling": "which switch a port is on nobody need say: tests/checks/rdma/test_rail_switch.py",
     "gpu_bits": "of a full scan: tests/checks/gpu/test_bits.py",
     "accelerators": "GPUs of AMD, which this cluster has not",
     "firewall": "looked at where something was filtered",

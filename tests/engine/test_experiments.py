@@ -119,7 +119,7 @@ def test_a_check_that_is_named_in_a_quick_scan_gets_all_that_it_looks_at(name: s
 
 def test_what_it_needs_is_asked_for_at_login() -> None:
     asked = set(scan_for({"allreduce"}).first_requests()["n1"].args["groups"])
-    assert asked == {"host", "net", "env", "resolve", "software", "gpu", "rdma"}
+    assert asked == {"host", "net", "env", "resolve", "software", "gpu", "rdma", "cabling"}
     assert set(scan_for({"ports"}).first_requests()["n1"].args["groups"]) == set(ADDRESS_FACTS)
     assert set(scan_for(set()).first_requests()["n1"].args["groups"]) == {"host"}
 

@@ -18,7 +18,8 @@ import pytest
 from netdoctor import cli
 from netdoctor.errors import InputError
 from netdoctor.inventory import load
-from netdoctor.inventory.topology import LABELS, leaves, read, with_leaves
+from netdoctor.inventory.topology import LABELS, leaves, rails, read, with_leaves
+from netdoctor.rules.switches import odd_ports, of_rail
 
 FABRICS = Path(__file__).parent / "fabrics"
 
@@ -29,12 +30,36 @@ def leaf_of(*files: tuple[str, Any]) -> dict[str, str]:
 
 def test_a_fabric_with_a_switch_for_each_rail() -> None:
     found = leaf_of(("dgx.txt", (FABRICS / "dgx.txt").read_text()))
-    assert len(found) == 28
+    assert len(found) == 30
     # a08-p1-dgx-04-c01 is in the fourth unit, whose first switch is IBLEAF-01-04.
     for host, leaf in found.items():
         unit = re.search(r"dgx-(\d\d)", host)
         assert unit is not None
         assert leaf.endswith(f"IBLEAF-01-{unit[1]}")
+
+
+def test_the_rail_of_each_port() -> None:
+    """HCAs 1, 2, 5 and 6 are on the first to fourth switch of their unit, but for links that are down and two
+    cables that were crossed when this was recorded."""
+    found = rails([read("dgx.txt", (FABRICS / "dgx.txt").read_text())])
+    crossed = found["b08-p1-dgx-08-c01"]
+    assert crossed.endswith(",mlx5_4:B09-P1-IBLEAF-04-08,mlx5_5:B09-P1-IBLEAF-03-08")
+    for host, rail in found.items():
+        unit = re.search(r"dgx-(\d\d)", host)
+        assert unit is not None
+        for number, port in enumerate(("mlx5_0", "mlx5_1", "mlx5_4", "mlx5_5"), 1):
+            assert (
+                rail == crossed
+                or f"{port}:" not in rail
+                or re.search(rf"{port}:[AB]09-P1-IBLEAF-0{number}-{unit[1]}(,|$)", rail)
+            )
+    assert len(found) == 30
+    odd = [str(one) for one in odd_ports({host: of_rail(rail) for host, rail in found.items()})]
+    third, fourth = "B09-P1-IBLEAF-03-08", "B09-P1-IBLEAF-04-08"
+    assert odd == [
+        f"mlx5_4 is on {fourth}, where mlx5_5 of the others is, and not on {third}",
+        f"mlx5_5 is on {third}, where mlx5_4 of the others is, and not on {fourth}",
+    ]
 
 
 def test_switches_that_nobody_named_are_told_apart() -> None:
@@ -240,6 +265,57 @@ def test_convert_writes_leaves_and_says_what_it_did(
     assert "--topology knows none of these hosts; it names gpu1, gpu2, gpu3" in capsys.readouterr().err
     assert cli.run([*words[:4], str(tmp_path / "none"), *words[5:]]) == 2
     assert "none: no such file" in capsys.readouterr().err.lower()
+
+
+def saved(crossed: bool) -> str:
+    """A report of ours, whose nodes said what their ports are connected to."""
+    ports = [("mlx5_0:1", "02:01"), ("mlx5_1:1", "02:02")]
+    by_node = {f"gpu{i}": ports[::-1] if crossed and i == 2 else ports for i in (1, 2, 3, 4)}
+    rows = {
+        node: [
+            {"port": name, "switch": switch, "switch_name": f"leaf-{switch[-1]}"}
+            for (name, _), (_, switch) in zip(ports, several, strict=True)
+        ]
+        for node, several in by_node.items()
+    }
+    return json.dumps({"facts": {"cabling": {node: {"value": {"ports": one}} for node, one in rows.items()}}})
+
+
+@pytest.mark.parametrize("crossed", [False, True])
+def test_convert_writes_rails_and_names_crossed_cables(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], crossed: bool
+) -> None:
+    (tmp_path / "report.json").write_text(saved(crossed))
+    words = ["--topology", str(tmp_path / "report.json"), "--to", "plain"]
+    assert cli.run(["hosts", "convert", "gpu1", "gpu2", "gpu3", "gpu4", *words]) == 0
+    printed = capsys.readouterr()
+    first, second, *_ = printed.out.splitlines()
+    assert first == "gpu1 leaf=leaf-1 rail=mlx5_0:leaf-1,mlx5_1:leaf-2"
+    assert second.endswith(" rail=mlx5_0:leaf-2,mlx5_1:leaf-1" if crossed else first[4:])
+    odd = "gpu2: mlx5_0 is on leaf-2, where mlx5_1 of the others is, and not on leaf-1"
+    assert (odd in printed.err) is crossed
+    (tmp_path / "hosts").write_text(printed.out)
+    again = load([str(tmp_path / "hosts")]).targets
+    assert [one.rail for one in again] == [line.partition(" rail=")[2] for line in printed.out.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        ("", "rail= with '', which is no port and its switch"),
+        ("mlx5_0", "rail= with 'mlx5_0', which is no port"),
+        ("mlx5_0:", "rail= with 'mlx5_0:'"),
+        ("mlx5_0:a,,", "rail= with ''"),
+        ("-x:a", "rail= with '-x:a'"),
+        ("mlx5_0:$(x)", "rail= with 'mlx5_0:$(x)'"),
+        (",".join(f"p{i}:a" for i in range(65)), "rail= of 65 ports, 64 are allowed"),
+    ],
+)
+def test_a_rail_that_is_none(tmp_path: Path, value: str, fault: str) -> None:
+    (tmp_path / "hosts").write_text(f"gpu1\ngpu2 rail={value}\n")
+    with pytest.raises(InputError, match=re.escape(fault)) as raised:
+        load([str(tmp_path / "hosts")])
+    assert "rail=mlx5_0:leaf1,mlx5_1:leaf2" in str(raised.value)
 
 
 # --- lldpd itself, in network namespaces: two switches and a host with a port to each ---------------------

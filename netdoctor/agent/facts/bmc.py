@@ -90,7 +90,7 @@ def _output(argv: "list[str]", seconds: float) -> "tuple[str, str]":
 
 
 def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
-    """Return facts.bmc.BmcFacts."""
+    """Return facts.health.BmcFacts."""
     devices = [path for path in DEVICES if os.path.exists(files.under(root, path))]
     if not devices:
         raise runtime.Unavailable("not_applicable", "the kernel has found no management controller")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from netdoctor.inventory.names import leaf_fault
+from netdoctor.inventory.names import leaf_fault, rail_fault
 from netdoctor.inventory.readers.base import Source, Stop
 from netdoctor.inventory.readers.documents import items, line_of, mapping, read
 
@@ -140,10 +140,11 @@ def read_ours(source: Source) -> None:
         before = len(source.entries)
         groups = tuple(str(g) for g in items(item.get("groups")))
         source.host(name, None, address=host, groups=groups, **fields)
-        if len(source.entries) > before and (leaf := item.get("leaf")) is not None:
-            if fault := leaf_fault(str(leaf)):
-                source.refuse(None, name, fault.message, fault.hint)
-            source.entries[-1].leaf = str(leaf)
+        for key, fault_of in (("leaf", leaf_fault), ("rail", rail_fault)):
+            if len(source.entries) > before and (value := item.get(key)) is not None:
+                if fault := fault_of(str(value)):
+                    source.refuse(None, name, fault.message, fault.hint)
+                setattr(source.entries[-1], key, str(value))
         if item.get("python"):
             pythons.append(name)
     if pythons:

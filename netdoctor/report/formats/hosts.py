@@ -11,6 +11,7 @@ from netdoctor.inventory.names import (
     is_valid_user,
     leaf_fault,
     python_fault,
+    rail_fault,
 )
 from netdoctor.inventory.writers import WRITERS
 from netdoctor.report import fmt, summary
@@ -58,5 +59,6 @@ def _sound(target: Target) -> Target:
         user=target.user if target.user and is_valid_user(target.user) else None,
         python=target.python if target.python and not python_fault(target.python) else None,
         leaf=target.leaf if target.leaf and not leaf_fault(target.leaf) else None,
+        rail=target.rail if target.rail and not rail_fault(target.rail) else None,
         groups=(),
     )

@@ -11,7 +11,7 @@ import pytest
 from netdoctor.agent.facts import bmc as agent
 from netdoctor.checks.host.bmc import cause_of, host_bmc
 from netdoctor.compat import tomllib
-from netdoctor.facts.bmc import BmcEvent, BmcFacts, BmcSensor
+from netdoctor.facts.health import BmcEvent, BmcFacts, BmcSensor
 from netdoctor.model import Status
 
 OUTPUTS = tomllib.loads(Path(__file__).with_name("bmc_outputs.toml").read_text("utf-8"))

@@ -14,7 +14,7 @@ import pytest
 from netdoctor.agent.facts import bmc as agent
 from netdoctor.agent.runtime import Unavailable
 from netdoctor.checks.host.bmc import host_bmc
-from netdoctor.facts.bmc import BmcEvent, BmcFacts, BmcSensor
+from netdoctor.facts.health import BmcEvent, BmcFacts, BmcSensor
 from tests.checks.host import controller
 from tests.checks.host.controller import Controller
 
