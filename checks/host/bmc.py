@@ -61,7 +61,7 @@ def host_bmc(bmc: BmcFacts) -> Iterator[Finding]:
         `ipmitool sdr elist`: thresholds that the board's maker calls critical, states of power supplies and
         redundancy; and, among the last 100 entries of the event log, uncorrected memory, processor and bus
         errors of the last 30 days that did not clear. As root, where the kernel has found a controller and
-        ipmitool is installed.
+        ipmitool is installed. Not by Redfish, for which the controller wants a login, or makes an account.
 
     Matters because:
         A fan or a power supply without a spare does not end a job. The next one that fails does, or the GPUs

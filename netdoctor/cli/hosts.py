@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from netdoctor.text import clean
 
 if TYPE_CHECKING:
     from netdoctor.inventory import Inventory, Target
+    from netdoctor.inventory.topology import Topology
     from netdoctor.report.model import Report
 
 EXIT_REFUSED = 1
@@ -111,16 +112,33 @@ def run(args: argparse.Namespace) -> int:
     """0; 1 where too many would be left out. Raises InputError for a list or report that cannot be used."""
     if args.verb in ("good", "bad"):
         return _pick(args)
-    inventory = _inventory(args, host_words(args))
+    topologies = _topologies(args.topology or ())
+    inventory = _inventory(args, host_words(args), topologies)
     if args.verb == "show":
-        _show(args, inventory)
+        _show(args, inventory, topologies)
     else:
         _tell(inventory.notes)
         _write(args, inventory.targets)
     return 0
 
 
-def _inventory(args: argparse.Namespace, hosts: Sequence[str]) -> "Inventory":
+def _topologies(paths: Sequence[Path]) -> "list[Topology]":
+    from netdoctor import files
+    from netdoctor.inventory import topology
+
+    found = []
+    for path in paths:
+        try:
+            text = files.read_regular(path, TOPOLOGY_MOST).decode("utf-8", "replace")
+        except OSError as error:
+            raise InputError(f"{clean(str(path), 200)}: {files.reason(error)}") from None
+        found.append(topology.read(str(path), text))
+    return found
+
+
+def _inventory(
+    args: argparse.Namespace, hosts: Sequence[str], topologies: "Sequence[Topology]" = ()
+) -> "Inventory":
     from dataclasses import replace
 
     from netdoctor.inventory import load, restrict
@@ -131,26 +149,18 @@ def _inventory(args: argparse.Namespace, hosts: Sequence[str]) -> "Inventory":
     if getattr(args, "node", None):
         chosen = set(restrict(inventory, args.node))
         inventory = replace(inventory, targets=tuple(t for t in inventory.targets if t.id in chosen))
-    if getattr(args, "topology", None):
-        targets, notes = _with_leaves(args.topology, inventory.targets)
+    if topologies:
+        targets, notes = _with_leaves(topologies, inventory.targets)
         inventory = replace(inventory, targets=targets, notes=(*inventory.notes, *notes))
     return inventory
 
 
 def _with_leaves(
-    paths: Sequence[Path], targets: "Sequence[Target]"
+    found: "Sequence[Topology]", targets: "Sequence[Target]"
 ) -> "tuple[tuple[Target, ...], list[str]]":
-    from netdoctor import files
     from netdoctor.inventory import topology
     from netdoctor.rules.switches import odd_ports, of_rail
 
-    found = []
-    for path in paths:
-        try:
-            text = files.read_regular(path, TOPOLOGY_MOST).decode("utf-8", "replace")
-        except OSError as error:
-            raise InputError(f"{clean(str(path), 200)}: {files.reason(error)}") from None
-        found.append(topology.read(str(path), text))
     ordered, notes = topology.with_leaves(targets, topology.leaves(found), topology.rails(found))
     odd = [f"{one.node}: {one}" for one in odd_ports({t.id: of_rail(t.rail) for t in ordered if t.rail})]
     return tuple(ordered), [*notes, *odd[:16]]
@@ -168,7 +178,7 @@ def _write(args: argparse.Namespace, targets: "Sequence[Target]") -> None:
     sys.stdout.write(text)
 
 
-def _show(args: argparse.Namespace, inventory: "Inventory") -> None:
+def _show(args: argparse.Namespace, inventory: "Inventory", topologies: "Sequence[Topology]") -> None:
     from netdoctor.inventory.writers import as_dicts
 
     if args.output == "json":
@@ -183,27 +193,46 @@ def _show(args: argparse.Namespace, inventory: "Inventory") -> None:
         return
     notes = inventory.notes or (f"{inventory.source}: {len(inventory.targets)} names",)
     sys.stdout.write("".join(f"{clean(line, 1000)}\n" for line in notes) + "\n")
-    sys.stdout.write("".join(f"{line}\n" for line in _table(inventory.targets)))
+    sys.stdout.write("".join(f"{line}\n" for line in _table(_rows(inventory.targets, bool(topologies)))))
+    if topologies and (cables := _cables(inventory.targets, topologies)):
+        sys.stdout.write("\n" + "".join(f"{line}\n" for line in _table(cables)))
 
 
-def _table(targets: "Sequence[Target]") -> Iterator[str]:
-    """A line a host, with the columns that say something of any of them."""
+def _rows(targets: "Sequence[Target]", has_map: bool) -> list[dict[str, Any]]:
+    """A row a host. has_map: whether a map of the cables follows, which says more than rail=."""
     from netdoctor.inventory.writers import FIELDS
 
-    rows: list[dict[str, str]] = []
-    for target in targets:
-        where = f"{target.source}:{target.line}" if target.line else target.source
-        row_values: dict[str, Any] = {
+    return [
+        {
             "rank": target.order,
             "host": target.id,
             "address": "" if target.host == target.id else target.host,
-            **{key: getattr(target, key) for key in FIELDS[1:]},
+            **{key: getattr(target, key) for key in FIELDS[1:] if key != "rail" or not has_map},
             "groups": ",".join(target.groups),
-            "from": where,
+            "from": f"{target.source}:{target.line}" if target.line else target.source,
         }
-        rows.append(
-            {key: "" if value is None else clean(str(value), 200) for key, value in row_values.items()}
-        )
+        for target in targets
+    ]
+
+
+def _cables(targets: "Sequence[Target]", topologies: "Sequence[Topology]") -> list[dict[str, Any]]:
+    """A row for each cable of these hosts whose port is known."""
+    from netdoctor.inventory.topology import cabling
+
+    names = {name.lower() for target in targets for name in (target.id, target.host)}
+    names |= {name.partition(".")[0] for name in names if not name[:1].isdigit()}
+    return [
+        {"host": host, "port": port, "switch": switch, "its port": at}
+        for host, port, switch, at in cabling(topologies)
+        if host.lower() in names or host.lower().partition(".")[0] in names
+    ]
+
+
+def _table(values: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """With the columns that say something in any row."""
+    rows = [
+        {key: "" if value is None else clean(str(value), 200) for key, value in row.items()} for row in values
+    ]
     columns = [key for key in rows[0] if any(row[key] for row in rows)]
     rows.insert(0, {key: key for key in columns})
     widths = {key: max(len(row[key]) for row in rows) for key in columns}

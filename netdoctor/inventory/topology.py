@@ -24,33 +24,40 @@ KINDS = (
 # [https://github.com/NVIDIA/topograph/blob/main/docs/reference/node-labels.md]
 LABELS = (
     "network.topology.nvidia.com/leaf",
+    "topology.k8s.aws/network-node-layer-4",  # of p6-b200 and p6-b300 the lowest
     "topology.k8s.aws/network-node-layer-3",
     "cloud.google.com/gce-topology-subblock",
     "oci.oraclecloud.com/rdma.local_block_id",
     "oci.oraclecloud.com/host.rack_id",
 )
-# A CA's description: the host, then its HCA. [rdma-ndd, "%h %d"]
-_CA = re.compile(r"(?P<host>[A-Za-z0-9][\w.-]*)[ :](?P<hca>(?:HCA-|mlx\d_|hfi\d_|bnxt_re|irdma)\d+)\b")
+# A CA's description: the host, then its HCA, also as udev names it. [rdma-ndd, "%h %d"; rdma-core
+# kernel-boot/rdma_rename.c]
+_CA = re.compile(
+    r"(?P<host>[A-Za-z0-9][\w.-]*)[ :](?P<hca>(?:HCA-|mlx\d_\w*?|hfi\d_|bnxt_re|irdma)\d+"
+    r"|(?:ib|roce|iw|opa)[opsx]\w+)\b"
+)
 _IBNETDISCOVER = (
     # Switch	41 "S-b8cef603008032b8"		# "MF0;IB-ComputeLeaf-007:MQM8700/U1" enhanced port 0 lid 2382
     re.compile(r'(Switch|Ca|Rt)\s+\d+\s+"(?:S-)?([^"]*)"\s*#\s*"([^"]*)"'),
     # [1]	"H-043f720300f4bc9e"[1](43f720300f4bc9e) 	# "gpu1 mlx5_3" lid 5 4xHDR
-    re.compile(r'^\[\d+\]\s*"H-[^"]*"\S*\s*#\s*"([^"]*)"'),
+    re.compile(r'^\[(\d+)\]\s*"H-[^"]*"\S*\s*#\s*"([^"]*)"'),
 )
 _IBLINKINFO = (
     re.compile(r"(Switch|CA): (?:0x([0-9a-f]+) )?(.*):\s*$"),
     #   5    1[  ] ==( 4X  53.125 Gbps Active/  LinkUp)==>      12    1[  ] "gpu1 mlx5_0" ( )
-    re.compile(r'LinkUp\s*\)==>[^"]*"([^"]*)"'),
+    re.compile(r'^\s*\d+\s+(\d+)\[[^"]*LinkUp\s*\)==>[^"]*"([^"]*)"'),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
     """What one file says. links: (host, port, switch) of each port that is connected; titles: the name of a
-    switch that has a number in `links`, where several may share one; names: other names of a host."""
+    switch that has a number in `links`, where several may share one; ends: which port of the switch it is, by
+    host and port; names: other names of a host."""
 
     links: tuple[tuple[str, str, str], ...] = ()
     titles: Mapping[str, str] = field(default_factory=dict)
+    ends: Mapping[tuple[str, str], str] = field(default_factory=dict)
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -74,7 +81,7 @@ def read(name: str, text: str) -> Topology:
 
 
 def _of_text(text: str) -> Topology | None:
-    if re.search(r"^\s*SwitchName=", text, re.M | re.I):
+    if re.search(r"^\s*(Switch|Block)Name=", text, re.M | re.I):
         return Topology(links=tuple(_slurm(text)))
     if re.search(r'^Switch\s+\d+\s+"', text, re.M):
         return _infiniband(text, *_IBNETDISCOVER)
@@ -89,19 +96,22 @@ def _switch_name(description: str) -> str:
 
 
 def _infiniband(text: str, head: re.Pattern[str], port: re.Pattern[str]) -> Topology:
-    """head: (kind, number, name) of a switch or CA; port: the name of what is connected to it."""
+    """head: (kind, number, name) of a switch or CA; port: (its number, the name of what is connected)."""
     links = []
+    ends: dict[tuple[str, str], str] = {}
     switch = ""
     titles: dict[str, str] = {}
     for line in text.splitlines():
         if found := head.match(line):
             switch = (found[2] or found[3]) if found[1] == "Switch" else ""
             titles[switch] = _switch_name(found[3])
-        elif switch and (found := port.search(line)) and (ca := _CA.match(found[1])):
+        elif switch and (found := port.search(line)) and (ca := _CA.match(found[2])):
             # openibd of MLNX_OFED counts them from 1.
             number = re.fullmatch(r"HCA-(\d+)", ca["hca"])
-            links.append((ca["host"], f"mlx5_{int(number[1]) - 1}" if number else ca["hca"], switch))
-    return Topology(links=tuple(links), titles=titles)
+            hca = f"mlx5_{int(number[1]) - 1}" if number else ca["hca"]
+            links.append((ca["host"], hca, switch))
+            ends[ca["host"], hca] = found[1]
+    return Topology(links=tuple(links), titles=titles, ends=ends)
 
 
 def _slurm(text: str) -> Iterator[tuple[str, str, str]]:
@@ -111,9 +121,9 @@ def _slurm(text: str) -> Iterator[tuple[str, str, str]]:
             for name, _, value in (w.partition("=") for w in line.partition("#")[0].split())
         }
         # A switch above others shows their nodes, too, in what scontrol prints.
-        if "nodes" in words and "switches" not in words and words.get("level", "0") == "0":
+        if words.get("nodes") and "switches" not in words and words.get("level", "0") == "0":
             for host in expand(words["nodes"]):
-                yield host, "", words.get("switchname", "")
+                yield host, "", words.get("switchname") or words.get("blockname", "")
 
 
 def _of_json(data: Any, stem: str) -> Topology | None:
@@ -124,7 +134,7 @@ def _of_json(data: Any, stem: str) -> Topology | None:
     if "facts" in data:
         return _report(_map(data["facts"]))
     if "lldp" in data:
-        return _lldp(_map(data["lldp"]), stem)
+        return _lldp(data["lldp"], stem)
     if "Instances" in data:
         found = [(one.get("InstanceId"), one.get("NetworkNodes")) for one in _rows(data["Instances"])]
         # From the core to the leaf.
@@ -168,32 +178,54 @@ def _report(facts: Mapping[str, Any]) -> Topology:
     """A saved report of ours: what the nodes said of their ports."""
     found = [
         (host, one)
-        for host, more in _map(facts.get("cabling")).items()
+        for host, more in _map(_map(facts.get("node")).get("cabling")).items()
         for one in _rows(_map(_map(more).get("value", more)).get("ports"))
     ]
-    links = [
-        (host, str(one.get("port", "")).partition(":")[0], str(one["switch"]))
-        for host, one in found
-        if one.get("switch")
-    ]
-    titles = {str(one["switch"]): str(one["switch_name"]) for _, one in found if one.get("switch_name")}
-    return Topology(links=tuple(links), titles=titles)
-
-
-def _lldp(lldp: Mapping[str, Any], host: str) -> Topology:
-    """lldpd writes one interface as an object, several as a list of such."""
-    interfaces = lldp.get("interface")
     links = []
     titles: dict[str, str] = {}
-    for one in interfaces if isinstance(interfaces, list) else [interfaces]:
-        for port, row in _map(one).items():
-            # {"leaf1": {"id": {"type": "mac", "value": …}}}; without a name {"id": …} itself.
-            for title, more in _map(_map(row).get("chassis")).items():
-                if title != "id":
-                    switch = str(_map(_map(more).get("id")).get("value") or title)
-                    links.append((host, str(port), switch))
-                    titles[switch] = str(title)
-    return Topology(links=tuple(links), titles=titles)
+    ends: dict[tuple[str, str], str] = {}
+    for host, one in found:
+        port, switch, title = (str(one.get(key) or "") for key in ("port", "switch", "switch_name"))
+        if switch:
+            links.append((host, port.partition(":")[0], switch))
+            titles |= {switch: title} if title else {}
+            ends[links[-1][:2]] = str(one.get("at") or "")
+    return Topology(links=tuple(links), titles=titles, ends=ends)
+
+
+def _lldp(lldp: Any, host: str) -> Topology:
+    """Of `lldpcli -f json`, which writes one of a thing as an object by its name, or of json0, where
+    everything is a list and the name is a field."""
+    links = []
+    titles: dict[str, str] = {}
+    ends: dict[tuple[str, str], str] = {}
+    for part in _several(lldp):
+        for one in _several(part.get("interface")):
+            for name, row in [(one["name"], one)] if isinstance(one.get("name"), str) else one.items():
+                for switch, title in _chassis(_map(row)):
+                    links.append((host, str(name), switch))
+                    titles[switch] = title
+                    ends[host, str(name)] = _value(next(iter(_several(_map(row).get("port"))), {}), "id")
+    return Topology(links=tuple(links), titles=titles, ends=ends)
+
+
+def _several(value: Any) -> list[dict[str, Any]]:
+    return _rows(value if isinstance(value, list) else [value])
+
+
+def _value(record: Mapping[str, Any], key: str) -> str:
+    return str(next(iter(_several(record.get(key))), {}).get("value") or "")
+
+
+def _chassis(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(its number, its name); one without a name is nobody's switch."""
+    for chassis in _several(row.get("chassis")):
+        if name := _value(chassis, "name"):
+            yield _value(chassis, "id") or name, name
+        else:  # {"leaf1": {"id": {"type": "mac", "value": …}}}; without a name {"id": …} itself
+            for title, more in chassis.items():
+                if title not in ("id", "name"):
+                    yield _value(_map(more), "id") or title, title
 
 
 def _aws_names(one: Mapping[str, Any]) -> Iterator[str]:
@@ -219,6 +251,19 @@ def leaves(found: Sequence[Topology]) -> dict[str, str]:
     return _by_every_name(by_switches(links, titles), found)
 
 
+def cabling(found: Sequence[Topology]) -> list[tuple[str, str, str, str]]:
+    """(host, its port, the switch's name, the switch's port) of each cable whose port is known."""
+    titles = {switch: title for one in found for switch, title in one.titles.items() if title}
+    cables = {
+        (host, port): (titles.get(switch, switch), one.ends.get((host, port), ""))
+        for one in found
+        for host, port, switch in one.links
+        if port
+    }
+    order = sorted(cables, key=lambda cable: [natural(name) for name in cable])
+    return [(*cable, *cables[cable]) for cable in order]
+
+
 def rails(found: Sequence[Topology]) -> dict[str, str]:
     """``mlx5_0:leaf1,mlx5_1:leaf2`` of each host whose ports are on several switches, by every name of it."""
     titles = {switch: title for one in found for switch, title in one.titles.items() if title}
@@ -237,8 +282,12 @@ def rails(found: Sequence[Topology]) -> dict[str, str]:
 
 
 def _by_every_name(by_host: dict[str, str], found: Sequence[Topology]) -> dict[str, str]:
-    others = ((host.lower(), names) for one in found for host, names in one.names.items())
-    return by_host | {name.lower(): by_host[h] for h, names in others if h in by_host for name in names}
+    """With the further names of hosts that no host of another value has, as those of a group may."""
+    values: dict[str, set[str]] = {}
+    for host, names in (pair for one in found for pair in one.names.items()):
+        for name in names if host.lower() in by_host else ():
+            values.setdefault(name.lower(), set()).add(by_host[host.lower()])
+    return by_host | {name: next(iter(several)) for name, several in values.items() if len(several) == 1}
 
 
 def with_leaves(

@@ -17,9 +17,11 @@ import pytest
 
 from netdoctor import cli
 from netdoctor.errors import InputError
+from netdoctor.facts.cabling import CabledPort, CablingFacts
 from netdoctor.inventory import load
 from netdoctor.inventory.topology import LABELS, leaves, rails, read, with_leaves
 from netdoctor.rules.switches import odd_ports, of_rail
+from netdoctor.store import Store, dump
 
 FABRICS = Path(__file__).parent / "fabrics"
 
@@ -86,6 +88,7 @@ SwitchName=leaf1 Nodes=gpu[1-2]
 SwitchName=leaf2 Nodes=gpu3  # the last
 SwitchName=spine Switches=leaf[1-2]
 """
+BLOCKS = "BlockName=b1 Nodes=gpu[1-2]\nBlockName=b2 Nodes=gpu3\nBlockSizes=2\n"
 SCONTROL = """\
 SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=gpu[1-2]
 SwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=gpu3
@@ -153,6 +156,7 @@ def oci(block: str) -> dict[str, Any]:
         pytest.param([("links.txt", LINKINFO)], id="iblinkinfo"),
         pytest.param([("topology.conf", SLURM)], id="slurm"),
         pytest.param([("scontrol.txt", SCONTROL)], id="scontrol"),
+        pytest.param([("blocks.txt", BLOCKS)], id="slurm-blocks"),
         pytest.param(
             [("n.json", labels("topology.k8s.aws/network-node-layer-3", ["nn-3", "nn-3", "nn-4"]))], id="eks"
         ),
@@ -271,14 +275,14 @@ def saved(crossed: bool) -> str:
     """A report of ours, whose nodes said what their ports are connected to."""
     ports = [("mlx5_0:1", "02:01"), ("mlx5_1:1", "02:02")]
     by_node = {f"gpu{i}": ports[::-1] if crossed and i == 2 else ports for i in (1, 2, 3, 4)}
-    rows = {
-        node: [
-            {"port": name, "switch": switch, "switch_name": f"leaf-{switch[-1]}"}
+    store = Store()
+    for node, several in by_node.items():
+        rows = [
+            CabledPort(port=name, switch=switch, switch_name=f"leaf-{switch[-1]}", at=node[3:])
             for (name, _), (_, switch) in zip(ports, several, strict=True)
         ]
-        for node, several in by_node.items()
-    }
-    return json.dumps({"facts": {"cabling": {node: {"value": {"ports": one}} for node, one in rows.items()}}})
+        store.put("cabling", node, CablingFacts(ports=tuple(rows)))
+    return json.dumps({"facts": dump(store)})
 
 
 @pytest.mark.parametrize("crossed", [False, True])
@@ -294,6 +298,16 @@ def test_convert_writes_rails_and_names_crossed_cables(
     assert second.endswith(" rail=mlx5_0:leaf-2,mlx5_1:leaf-1" if crossed else first[4:])
     odd = "gpu2: mlx5_0 is on leaf-2, where mlx5_1 of the others is, and not on leaf-1"
     assert (odd in printed.err) is crossed
+    assert cli.run(["hosts", "show", "gpu2", *words[:2]]) == 0
+    shown = capsys.readouterr().out
+    assert "rail" not in shown
+    table = [line.split() for line in shown.rpartition("\n\n")[2].splitlines()]
+    ends = ("leaf-2", "leaf-1") if crossed else ("leaf-1", "leaf-2")
+    assert table == [
+        ["host", "port", "switch", "its", "port"],
+        ["gpu2", "mlx5_0", ends[0], "2"],
+        ["gpu2", "mlx5_1", ends[1], "2"],
+    ]
     (tmp_path / "hosts").write_text(printed.out)
     again = load([str(tmp_path / "hosts")]).targets
     assert [one.rail for one in again] == [line.partition(" rail=")[2] for line in printed.out.splitlines()]
