@@ -1,9 +1,10 @@
 """What the checks about HCAs share."""
 
 import ipaddress
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from netdoctor.checks._shared.text import listing
+from netdoctor.facts.cabling import CablingFacts
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
 from netdoctor.model import Cause, Evidence, Finding, seen
 
@@ -65,3 +66,12 @@ def port_evidence(hca: Hca, port: HcaPort, *, gids: bool = False) -> Evidence:
     if port.sm_lid is not None and not port.is_roce:
         parts.append(f"sm_lid {port.sm_lid:#x}")
     return seen(folder, ", ".join(parts), "file")
+
+
+def cable(cabling: CablingFacts | None, hcas: Iterable[Hca], name: str) -> tuple[Evidence, ...]:
+    """Which port of which switch the port of this name is connected to, where that is known."""
+    names = {name}
+    for port in (port for hca in hcas for port in hca.ports if port.name == name):
+        names |= {gid.netdev for gid in port.gids if gid.netdev}
+    ends = (one for one in (cabling.ports if cabling else ()) if one.port in names)
+    return tuple(seen(f"{one.by}, at the other end of {name}", one.where) for one in ends)

@@ -1,11 +1,14 @@
 """Errors and link events of HCA ports, as rates while a scan measures."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from netdoctor import tables
 from netdoctor.check import check
 from netdoctor.checks._shared.counters import Counters, earlier_errors, grown, rate_findings, uncounted
+from netdoctor.checks._shared.rdma import cable
 from netdoctor.checks._shared.text import listing
+from netdoctor.facts.cabling import CablingFacts
 from netdoctor.facts.counters import CounterFacts, LaterCounters
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.model import HERE, Finding, skip, unknown
@@ -21,7 +24,10 @@ TABLE = tables.table("netdoctor.checks.rdma", "errors.toml", Counters)
     source="https://github.com/NVIDIA/NVSentinel/blob/main/docs/nic-health-monitor/link-counter-detection.md",
 )
 def rdma_errors(
-    counters: CounterFacts, later: LaterCounters, rdma: RdmaFacts | None = None
+    counters: CounterFacts,
+    later: LaterCounters,
+    rdma: RdmaFacts | None = None,
+    cabling: CablingFacts | None = None,
 ) -> Iterator[Finding]:
     """HCA ports count no errors during the scan.
 
@@ -56,7 +62,11 @@ def rdma_errors(
         known = is_plain_name(hca) and number.isascii() and number.isdigit()
         words = {"hca": hca, "number": number} if known else {"hca": "", "number": ""}
         where = "/sys/class/infiniband/" + one.name.replace(":", "/ports/")
-        warnings += rate_findings(one, TABLE, where, words)
+        end = cable(cabling, rdma.hcas if rdma else (), one.name)
+        warnings += [
+            replace(finding, evidence=(*finding.evidence, *end))
+            for finding in rate_findings(one, TABLE, where, words)
+        ]
         if one.full:
             warnings.append(
                 unknown(

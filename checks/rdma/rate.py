@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 from netdoctor.check import check
 from netdoctor.checks._shared.parity import unlike_expected
-from netdoctor.checks._shared.rdma import NO_HCAS, has_any, port_evidence, ports_of, unread
+from netdoctor.checks._shared.rdma import NO_HCAS, cable, has_any, port_evidence, ports_of, unread
+from netdoctor.facts.cabling import CablingFacts
 from netdoctor.facts.expected import Expectation, Expectations
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.rdma import Hca, HcaPort, RdmaFacts
-from netdoctor.model import LIKELY, PEERS, SUSPECTED, Action, Cause, Finding, look, skip, unknown
+from netdoctor.model import LIKELY, PEERS, SUSPECTED, Action, Cause, Evidence, Finding, look, skip, unknown
 from netdoctor.text import is_plain_name
 
 READ = "mlxlink -d {0} -p {1} -m -c; ibstat {0} {1}"
@@ -39,7 +40,10 @@ class Rate(NamedTuple):
     expects={"rdma.rate": float},
 )
 def rdma_rate(
-    nodes: Mapping[str, RdmaFacts], nets: Mapping[str, NetFacts] | None, expect: Expectations | None = None
+    nodes: Mapping[str, RdmaFacts],
+    nets: Mapping[str, NetFacts] | None,
+    expect: Expectations | None = None,
+    cablings: Mapping[str, CablingFacts] | None = None,
 ) -> Iterator[Finding]:
     """Every active HCA port runs at the usual rate of that port in the cluster.
 
@@ -98,7 +102,8 @@ def rdma_rate(
             if hca.hca_type and most.kind not in ("", hca.hca_type) and len(kinds[hca.hca_type]) == 1:
                 yield _of_slower_kind(node, hca, port, most)
             else:
-                yield _slow(node, hca, port, most, (nets or {}).get(node))
+                end = cable((cablings or {}).get(node), [hca], port.name)
+                yield _slow(node, hca, port, most, (nets or {}).get(node), end)
 
 
 def _expected(
@@ -146,7 +151,9 @@ def _of_slower_kind(node: str, hca: Hca, port: HcaPort, most: Rate) -> Finding:
     )
 
 
-def _slow(node: str, hca: Hca, port: HcaPort, most: Rate, net: NetFacts | None) -> Finding:
+def _slow(
+    node: str, hca: Hca, port: HcaPort, most: Rate, net: NetFacts | None, end: tuple[Evidence, ...]
+) -> Finding:
     typical, fast = most.gbit_s, most.port
     if port.speed_is_unnamed and port.lanes and port.lanes == fast.lanes:
         speeds = [dev.speed_mbit_s or 0 for dev in net.netdevs if dev.name in hca.netdevs] if net else []
@@ -169,6 +176,6 @@ def _slow(node: str, hca: Hca, port: HcaPort, most: Rate, net: NetFacts | None) 
         at=node,
         observed=port.rate_text or f"{port.rate_gbit_s:g} Gbit/s",
         expected=PEERS(fast.rate_text or f"{typical:g} Gbit/s"),
-        seen=port_evidence(hca, port),
+        seen=(port_evidence(hca, port), *end),
         fixes=look(fix, READ.format(device, port.number), root=True),
     )

@@ -4,11 +4,13 @@ import pytest
 
 from netdoctor.checks._shared.counters import STOPS
 from netdoctor.checks.rdma.errors import TABLE, rdma_errors
+from netdoctor.facts.cabling import CabledPort, CablingFacts
 from netdoctor.facts.counters import Counted, CounterFacts, LaterCounters
+from netdoctor.facts.rdma import Gid
 from netdoctor.model import Finding, Status
 
 from ..build import causes, said
-from ..build_hw import hca, rdma
+from ..build_hw import hca, port, rdma
 
 USUAL = {"port_rcv_packets": 1000, "port_xmit_packets": 1000}
 
@@ -39,6 +41,17 @@ def test_silent_while_nothing_grows_beyond_what_healthy_links_do() -> None:
         ({}, {"np_cnp_sent": 1 << 40, "rp_cnp_handled": 1 << 40, "rp_cnp_ignored": 10}),
     ):
         assert {f.status for f in judged(before, after)} <= {Status.PASS}, after
+
+
+def test_the_port_of_the_switch_is_named() -> None:
+    """That is where the cable is, which is to be swapped."""
+    gids = (Gid(index=3, gid="::ffff:10.0.0.1", type="RoCE v2", netdev="rail1"),)
+    facts = rdma(hca("mlx5_0"), hca("mlx5_1", ports=(port("mlx5_1", gids=gids),)))
+    for name in ("rail1", "mlx5_1:1"):
+        cabled = CabledPort(port=name, switch="02:01", switch_name="leaf-1", at="swp7", by="lldpd")
+        (finding, *_) = rdma_errors(*readings({}, {"link_downed": 1}), facts, CablingFacts(ports=(cabled,)))
+        last = finding.evidence[-1]
+        assert (last.what, last.output) == ("lldpd, at the other end of mlx5_1:1", "leaf-1 port swp7")
 
 
 def test_old_totals_are_told() -> None:

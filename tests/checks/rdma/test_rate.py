@@ -1,6 +1,7 @@
 import pytest
 
 from netdoctor.checks.rdma.rate import rdma_rate
+from netdoctor.facts.cabling import CabledPort, CablingFacts
 from netdoctor.facts.expected import Expectation, Expectations
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.model import Status
@@ -28,6 +29,13 @@ def cluster(*rates: float) -> dict[str, RdmaFacts]:
 )
 def test_names_the_slow_nodes(rates: tuple[float, ...], slow: set[str]) -> None:
     assert {finding.target for finding in rdma_rate(cluster(*rates), None)} == slow
+
+
+def test_the_port_of_the_switch_of_a_slow_one() -> None:
+    cabled = CabledPort(port="mlx5_0:1", switch="0x1", switch_name="leaf-1", at="7", by="smpquery")
+    ends = {"n1": CablingFacts(ports=(cabled,))}
+    (finding,) = rdma_rate(cluster(400, 200, 400), None, None, ends)
+    assert finding.evidence[-1].output == "leaf-1 port 7"
 
 
 def test_skips() -> None:
