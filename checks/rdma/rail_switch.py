@@ -9,7 +9,7 @@ from netdoctor.facts.net import NetFacts
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.software import EnvFacts, Job
 from netdoctor.model import CLUSTER, LIKELY, PEERS, Cause, Finding, ok, run, seen, skip
-from netdoctor.rules.switches import OddPort, job_ports, known_ports, odd_ports
+from netdoctor.rules.switches import OddPort, job_ports, known_ports, rail_ports
 from netdoctor.rules.variables import effective_env, values
 
 OTHER = Cause("rail-switch", "RDMA ports of {nodes} are not on the switch of their rail", LIKELY)
@@ -47,8 +47,7 @@ def rdma_rail_switch(
         ib_hca = values(effective_env((envs or {}).get(node), job)).get("NCCL_IB_HCA")
         if node in nodes:
             known[node] = job_ports(ports, nodes[node], (nets or {}).get(node), ib_hca=ib_hca, address=None)
-    count = sum(map(len, known.values()))
-    if not count:
+    if not any(known.values()):
         unread = dict.fromkeys(one.unread for one in (cablings or {}).values() if one.unread)
         yield skip(
             "no node says which switch its RDMA ports are on" + (f": {next(iter(unread))}" if unread else ""),
@@ -56,7 +55,8 @@ def rdma_rail_switch(
         )
         return
     odd: dict[str, list[OddPort]] = {}
-    for one in odd_ports(known):
+    compared = rail_ports(known)
+    for one in compared.odd:
         odd.setdefault(one.node, []).append(one)
     for node, several in odd.items():
         yield OTHER.warn(
@@ -69,12 +69,10 @@ def rdma_rail_switch(
             ),
             fixes=(run(_moves(several)),),
         )
-    if not odd:
-        nodes_known = sum(map(bool, known.values()))
-        switches = len({one.switch for ports in known.values() for one in ports.values()})
-        yield ok(
-            CLUSTER, f"{count} ports of {nodes_known} nodes, {switches} switches: none is on another rail's"
-        )
+    if not compared.count:
+        yield skip("no three nodes share switches of which two rails have one each", CLUSTER)
+    elif not odd:
+        yield ok(CLUSTER, f"{compared.count} ports are on the switch of their rail")
 
 
 def _moves(several: list[OddPort]) -> str:

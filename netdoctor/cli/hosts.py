@@ -159,10 +159,10 @@ def _with_leaves(
     found: "Sequence[Topology]", targets: "Sequence[Target]"
 ) -> "tuple[tuple[Target, ...], list[str]]":
     from netdoctor.inventory import topology
-    from netdoctor.rules.switches import odd_ports, of_rail
+    from netdoctor.rules.switches import of_rail, rail_ports
 
     ordered, notes = topology.with_leaves(targets, topology.leaves(found), topology.rails(found))
-    odd = [f"{one.node}: {one}" for one in odd_ports({t.id: of_rail(t.rail) for t in ordered if t.rail})]
+    odd = [f"{one.node}: {one}" for one in rail_ports({t.id: of_rail(t.rail) for t in ordered if t.rail}).odd]
     return tuple(ordered), [*notes, *odd[:16]]
 
 

@@ -1,6 +1,7 @@
 """What is known of each node by itself: from the command line, from its first answer, or why it is not."""
 
 import ipaddress
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -252,8 +253,11 @@ def put_leaves(store: Store, nodes: Sequence[str], job: Job) -> None:
         address = job.data_addresses.get(node)
         if found := job_ports(known, rdma, net, ib_hca=ib_hca, address=address):
             ports[node] = found
-    for node, leaf in leaves(ports).items():
-        store.put("node", node, replace(listed[node], leaf=leaf))
+    leaf_of = leaves(ports)
+    sizes = Counter(leaf_of.values())
+    for node, leaf in leaf_of.items():
+        if sizes[leaf] > 1:  # else it is nobody's but the node's, such as a hypervisor's
+            store.put("node", node, replace(listed[node], leaf=leaf))
 
 
 def fill_gaps(store: Store, groups: Collection[str], nodes: Sequence[str], ended_by: str) -> None:

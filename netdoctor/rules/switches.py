@@ -86,20 +86,30 @@ class OddPort:
         return f"{self.found.port} is on {self.found.name}{rail}, and not on {self.expected.name}"
 
 
-def odd_ports(by_node: Ports) -> Iterator[OddPort]:
-    """Nothing is odd in a leaf where no two rails have a switch of their own."""
+@dataclass(frozen=True, slots=True)
+class RailPorts:
+    """count: ports that were held against the same port of other nodes; odd: those that are elsewhere."""
+
+    count: int
+    odd: tuple[OddPort, ...]
+
+
+def rail_ports(by_node: Ports) -> RailPorts:
+    """Nothing is compared in a leaf where no two rails have a switch of their own."""
     groups: dict[str, list[str]] = {}
     for node, leaf in leaves(by_node).items():
         groups.setdefault(leaf, []).append(node)
+    count, odd = 0, []
     for nodes in groups.values():
-        rail_ports = dict(_most_common([by_node[node] for node in nodes]))
-        rails = {one.switch: port for port, one in rail_ports.items()}
-        if len(rails) < 2:
-            continue
-        for node in nodes:
+        expected = dict(_most_common([by_node[node] for node in nodes]))
+        rails = {one.switch: port for port, one in expected.items()}
+        for node in nodes if len(rails) > 1 else ():
             for port, one in by_node[node].items():
-                if port in rail_ports and one.switch != rail_ports[port].switch:
-                    yield OddPort(node, one, rail_ports[port], rails.get(one.switch))
+                if port in expected:
+                    count += 1
+                    if one.switch != expected[port].switch:
+                        odd.append(OddPort(node, one, expected[port], rails.get(one.switch)))
+    return RailPorts(count, tuple(odd))
 
 
 def _most_common(nodes: Iterable[Mapping[str, CabledPort]]) -> Iterator[tuple[str, CabledPort]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from netdoctor.inventory.topology import leaves, rails, read
-from netdoctor.rules.switches import odd_ports, of_rail
+from netdoctor.rules.switches import of_rail, rail_ports
 
 FABRICS = Path(__file__).parent / "fabrics"
 
@@ -227,7 +227,8 @@ def test_a_recording(one: Recording) -> None:
 
 
 def odd(rails_of: Mapping[str, str]) -> set[tuple[str, str]]:
-    return {(o.node, o.found.port) for o in odd_ports({host: of_rail(r) for host, r in rails_of.items()})}
+    ports = {host: of_rail(rail) for host, rail in rails_of.items()}
+    return {(one.node, one.found.port) for one in rail_ports(ports).odd}
 
 
 def test_recordings_say_where_they_are_from() -> None:

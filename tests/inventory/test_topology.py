@@ -20,7 +20,7 @@ from netdoctor.errors import InputError
 from netdoctor.facts.cabling import CabledPort, CablingFacts
 from netdoctor.inventory import load
 from netdoctor.inventory.topology import LABELS, leaves, rails, read, with_leaves
-from netdoctor.rules.switches import odd_ports, of_rail
+from netdoctor.rules.switches import of_rail, rail_ports
 from netdoctor.store import Store, dump
 
 FABRICS = Path(__file__).parent / "fabrics"
@@ -56,7 +56,7 @@ def test_the_rail_of_each_port() -> None:
                 or re.search(rf"{port}:[AB]09-P1-IBLEAF-0{number}-{unit[1]}(,|$)", rail)
             )
     assert len(found) == 30
-    odd = [str(one) for one in odd_ports({host: of_rail(rail) for host, rail in found.items()})]
+    odd = [str(one) for one in rail_ports({host: of_rail(rail) for host, rail in found.items()}).odd]
     third, fourth = "B09-P1-IBLEAF-03-08", "B09-P1-IBLEAF-04-08"
     assert odd == [
         f"mlx5_4 is on {fourth}, where mlx5_5 of the others is, and not on {third}",

@@ -15,7 +15,7 @@ import pytest
 from netdoctor.agent import runtime
 from netdoctor.agent.facts import cabling
 from netdoctor.facts.cabling import CabledPort, CablingFacts
-from netdoctor.rules.switches import odd_ports
+from netdoctor.rules.switches import rail_ports
 from netdoctor.store import decode
 from tests.scan.harness import REPO
 
@@ -152,7 +152,7 @@ def test_the_switch_at_the_other_end_of_an_infiniband_port(
     for host in ("gpu1", "gpu2", "gpu3", "gpu4"):  # with the HCA names that hosts with two have
         rows = {f"mlx5_{n}:1": found[f"{host}-{n}"] for n in (0, 1)}
         ports[host] = {name: CabledPort(port=name, switch=leaf, at=at) for name, (leaf, at) in rows.items()}
-    odd = {(one.node, one.found.port): (one.found.where, one.expected.name) for one in odd_ports(ports)}
+    odd = {(one.node, one.found.port): (one.found.where, one.expected.name) for one in rail_ports(ports).odd}
     assert odd == {
         ("gpu3", "mlx5_0:1"): ("leaf2 port 3", "leaf1"), ("gpu3", "mlx5_1:1"): ("leaf1 port 4", "leaf2"),
     }  # fmt: skip
