@@ -60,7 +60,7 @@ def test_who_sends_wrong_values_is_told_from_who_receives_them(
     assert found.cause("collective-wrong-sender")["node_list"] == ["node2"]
 
 
-@pytest.mark.parametrize("fault", ["fails", "hangs"])
+@pytest.mark.parametrize("fault", ["fails", pytest.param("hangs", marks=pytest.mark.weekly)])
 def test_one_that_does_not_end_is_named_and_the_rest_stays_open(
     lab4: Lab, folder: Path, python_with: Faulty, fault: str
 ) -> None:

@@ -110,12 +110,7 @@ def explained(lab: Lab, folder: Path, *options: str) -> tuple[int, dict[str, Any
 
 @pytest.mark.parametrize(
     "what",
-    [
-        pytest.param(
-            one, marks=pytest.mark.weekly if one in ("sleep", "stopped", "lock", "dead", "link") else ()
-        )
-        for one in HANGS
-    ],
+    [pytest.param(one, marks=pytest.mark.weekly if one != "loader" else ()) for one in HANGS],
 )
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_the_rank_that_holds_others_up_is_named(

@@ -161,7 +161,7 @@ def test_folders_that_are_not_shared(make_lab: Maker, tmp_path: Path, share: Pat
 PTH = "$(python3 -c 'import site; print(site.getsitepackages()[0])')/a.pth"
 
 
-@pytest.mark.parametrize("profile", ["quick", "launch"])
+@pytest.mark.parametrize("profile", [pytest.param("quick", marks=pytest.mark.weekly), "launch"])
 def test_pythons_that_do_not_start(lab4: Lab, folder: Path, profile: str) -> None:
     """One that a file of site-packages ends, and one that waits there: all else is judged as ever."""
     ends = f"echo \"import os; print('no licence', flush=True); os._exit(7)\" > {PTH}"

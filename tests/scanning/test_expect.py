@@ -348,6 +348,7 @@ NAMED_AS = {
 BETWEEN_NODES = {"gpu-imex-nodes", "gpu-imex-stopped"}
 
 
+@pytest.mark.weekly
 @GPUS
 @pytest.mark.thorough
 def test_what_a_healthy_fleet_has_finds_every_fault_that_all_nodes_share() -> None:

@@ -103,6 +103,7 @@ def test_a_batch_file_looks_and_then_starts(slurm: Slurm, shared: Path, folder: 
         assert said in report["causes"][0]["seen"][0], report["causes"]
 
 
+@pytest.mark.weekly
 def test_mpirun_starts_tasks_that_write(slurm: Slurm, shared: Path, folder: Path) -> None:
     mpirun = os.environ.get("NETDOCTOR_TEST_MPIRUN") or shutil.which("mpirun")
     if mpirun is None:

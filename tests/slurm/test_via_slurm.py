@@ -95,6 +95,7 @@ def test_a_node_that_slurm_keeps_off_is_named_with_its_reason(via: Slurm) -> Non
     assert found.report["healthy_nodes"] == ["node0", "node1", "node2"]
 
 
+@pytest.mark.weekly
 def test_a_small_limit_of_slurmd_alone_and_a_dead_slurmd(via: Slurm, folder: Path) -> None:
     """The first is what only steps have; the second makes Slurm end the whole step, and costs one node."""
     only = ("--only", "host.memlock,slurm.limits", "--timeout", "60")
@@ -157,6 +158,7 @@ def test_one_node_that_cannot_call_costs_that_node(opened: Slurm, verdict: str, 
     alone(opened)
 
 
+@pytest.mark.weekly
 def test_where_no_node_can_call_it_is_the_way_to_this_machine(opened: Slurm) -> None:
     for node in ("node1", "node2", "node3"):
         cut(opened, node, "drop")

@@ -481,6 +481,7 @@ def test_close_is_quick_while_logins_hang(server: Server) -> None:
         assert time.monotonic() - began < 2
 
 
+@pytest.mark.weekly
 def test_more_nodes_than_descriptors(tmp_path: Path) -> None:
     pytest.importorskip("asyncssh")
     with cheap.CheapEndpoints(tmp_path, 300, faulty=True) as endpoints:

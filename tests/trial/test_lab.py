@@ -198,6 +198,7 @@ def test_a_dead_node_is_named_and_nothing_starts(lab: Lab, folder: Path, job: Pa
     assert tried.found["causes"][0]["nodes"] == ["node2"]
 
 
+@pytest.mark.weekly
 def test_a_node_that_freezes_is_named_and_the_rest_is_ended(lab: Lab, folder: Path, job: Path) -> None:
     tried = trial(lab, folder, job, seconds=60)
     tried.until("step")
@@ -337,7 +338,9 @@ def test_the_ladder_of_healthy_nodes(lab: Lab, folder: Path, job: Path) -> None:
 
 
 @pytest.mark.rates
-@pytest.mark.parametrize(("what", "from_nodes"), [("slow node1", 2), ("slow node3", 4)])
+@pytest.mark.parametrize(
+    ("what", "from_nodes"), [("slow node1", 2), pytest.param("slow node3", 4, marks=pytest.mark.weekly)]
+)
 def test_the_ladder_names_the_slow_node(
     lab: Lab, folder: Path, job: Path, what: str, from_nodes: int
 ) -> None:
@@ -345,6 +348,7 @@ def test_the_ladder_names_the_slow_node(
     assert (ladder["from_nodes"], ladder["nodes_at_fault"]) == (from_nodes, [what.split()[1]])
 
 
+@pytest.mark.weekly
 @pytest.mark.rates
 def test_the_ladder_blames_no_node_for_what_all_share(lab: Lab, folder: Path, job: Path) -> None:
     ladder = climbed(lab, folder, job, "crowd 4")

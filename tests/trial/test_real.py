@@ -152,6 +152,7 @@ def test_deepspeed(lab: Lab, folder: Path, train: Path, way: str) -> None:
     assert is_clean(lab, train)
 
 
+@pytest.mark.weekly
 def test_random_runs_are_started_only_where_they_did(lab: Lab, folder: Path, job: Path) -> None:
     """A few of them here; NETDOCTOR_TEST_TRIALS says how many."""
     import random
