@@ -68,7 +68,7 @@ class Collector:
         failing = any(p.role is not Role.CONTEXT and not (p.retried or p.differs) for p, _ in found.patterns)
         if log.rank in self.gathered.logs and (failing or (not found.patterns and RAISED.search(found.text))):
             self.gathered.logs[log.rank] = True
-        is_known = any(not pattern.otherwise for pattern, _ in found.patterns)
+        is_known = any(not (p.otherwise or p.role is Role.CONTEXT) for p, _ in found.patterns)
         for pattern, value in found.patterns:
             if not (is_known and pattern.otherwise):
                 self._keep(pattern, value, found, by)

@@ -12,17 +12,17 @@ LINES = tomllib.loads(Path(__file__).with_name("tcp_lines.toml").read_text("utf-
 
 def test_lines_of_other_releases_lead_to_their_cause() -> None:
     wrong = []
-    for label, texts in LINES["leads_to"].items():
-        for text in texts:
-            said = explain_text({"log": text}, load()).reasons
-            certain = {one.known.label for one in said if one.confidence is Confidence.CERTAIN}
-            if not said or said[0].known.label != label or certain - {label}:
-                wrong.append((label, text, [(one.known.label, str(one.confidence)) for one in said]))
+    lines = [(label, text) for label, texts in LINES["leads_to"].items() for text in texts]
+    for label, text in [*lines, *((one["label"], one["line"]) for one in LINES["ending"])]:
+        said = explain_text({"log": text}, load()).reasons
+        certain = {one.known.label for one in said if one.confidence is Confidence.CERTAIN}
+        if not said or said[0].known.label != label or certain - {label}:
+            wrong.append((label, text, [(one.known.label, str(one.confidence)) for one in said]))
     assert not wrong
 
 
 def test_what_healthy_jobs_print_gives_no_cause() -> None:
-    lines = LINES["harmless"]["lines"].strip()
+    lines = LINES["harmless"]["lines"].strip() + "\n" + LINES["survived"]["lines"].strip()
     alone = {line: said for line in lines.splitlines() if (said := explain_text({"log": line}).reasons)}
     assert not alone
     assert not explain_text({"log": lines}).reasons
