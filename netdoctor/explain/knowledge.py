@@ -35,13 +35,19 @@ class KnowledgeError(ValueError):
     """A knowledge file is not in its form; the message names file, position and what is expected."""
 
 
+@cache
+def _compiled(regex: str) -> re.Pattern[str]:
+    """Made when it is first tried: most never are, and all of them take half a second."""
+    return re.compile(regex, re.ASCII)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
     """One line that a library or tool can print."""
 
     id: str = ""
     label: str = ""  # of the file it stands in, "" in those of shared lines
-    regex: re.Pattern[str] = re.compile(r"(?!)")
+    regex: str = r"(?!)"
     letters: frozenset[str] = frozenset()
     role: Role = Role.CONTEXT
     # Label to how likely it is, in percent, of this line alone; 100 where the line admits nothing else.
@@ -58,6 +64,11 @@ class Pattern:
     works: bool = False  # it shows that what was tried again before it worked in the end
     # What it admits in place of `admits` where every rank of the logs says it.
     by_all: Mapping[str, int] = field(default_factory=dict)
+
+    def search(self, text: str) -> re.Match[str] | None:
+        """Where the line says it."""
+        return _compiled(self.regex).search(text)
+
     rank: int | None = None  # it counts only where this rank says it
     line: str = ""  # a real one
     source: str = ""  # project and file
@@ -182,20 +193,20 @@ def _pattern(row: _Row, label: str, name: str, number: int) -> Pattern:
     if label and label not in row.admits and row.role in (Role.CAUSE, Role.SYMPTOM):
         fields["admits"] = {**row.admits, label: percent or (CERTAIN if row.role is Role.CAUSE else 30)}
     fields["id"] = row.id or f"{name.removesuffix('.toml')}:{number}"
-    fields["regex"], letters = _regex(f"{name}: pattern {number}", row.regex)
+    letters = _letters(f"{name}: pattern {number}", row.regex)
     return Pattern(**fields, label=label, letters=letters)
 
 
-def _regex(where: str, text: str) -> tuple[re.Pattern[str], frozenset[str]]:
+def _letters(where: str, text: str) -> frozenset[str]:
     try:
-        regex, letters = re.compile(text, re.ASCII), required(text)
+        letters = required(text)
     except re.error as error:
         raise KnowledgeError(f"{where}: regex: {error}") from error
     if min(map(len, letters), default=0) < LEAST_LETTERS:
         raise KnowledgeError(
             f"{where}: every match of the regex must hold {LEAST_LETTERS} fixed letters from g to z in a row"
         )
-    return regex, letters
+    return letters
 
 
 def _complete(causes: Mapping[str, Known], patterns: list[Pattern]) -> None:

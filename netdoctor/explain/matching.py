@@ -109,7 +109,7 @@ class Matcher:
         matched = []
         for index in candidates:
             pattern = self._patterns[index]
-            match = pattern.regex.search(english_text)
+            match = pattern.search(english_text)
             if match is not None:
                 matched.append((pattern, _value(match) if pattern.differs else ""))
         return Found(number, text, tuple(matched)) if matched or FAILURE.search(english_text) else None
@@ -161,16 +161,19 @@ class _Finder:
         self.suspect = re.compile(tree).search
         # Wherever one begins, though others lie across it.
         self._starts = re.compile(b"(?=(" + tree + b"))").findall
-        self._behind: dict[bytes, tuple[bytes, ...]] = {}
+        self._behind: dict[bytes, list[tuple[bytes, list[int]]]] = {}
 
     def candidates(self, kind: bytes) -> tuple[int, ...]:
         """The numbers of the patterns."""
         found: set[int] = set()
         for start in set(self._starts(kind)):
-            if start not in self._behind:
-                self._behind[start] = tuple(one for one in self._by_letters if one.startswith(start))
-            for letters in self._behind[start]:
-                found.update(self._by_letters[letters] if letters in kind else ())
+            behind = self._behind.get(start)
+            if behind is None:
+                behind = [one for one in self._by_letters.items() if one[0].startswith(start)]
+                self._behind[start] = behind
+            for letters, numbers in behind:
+                if letters in kind:
+                    found.update(numbers)
         return tuple(sorted(found))
 
 

@@ -117,16 +117,21 @@ class NcclReader:
         if not text.startswith("Channel "):
             _process(process, text)
         if device:
-            _rank(self.log.ranks.setdefault((*who, device), Rank()), text)
+            key = (*who, device)
+            rank = self.log.ranks.get(key)
+            if rank is None:
+                rank = self.log.ranks[key] = Rank()
+            _rank(rank, text)
 
 
+@lru_cache(4096)
 def _speaker(prefix: str) -> tuple[str, str, str]:
     """(host, pid, device) of "… host:pid:tid [device] "; empty where it is none.
 
     >>> _speaker("[1,3]<stdout>:a-1:1287:1328 [3] ")
     ('a-1', '1287', '3')
     """
-    found = _SPEAKER.search(prefix, max(0, len(prefix) - 400))
+    found = _SPEAKER.search(prefix)
     return (found[1], found[2], found[3]) if found else ("", "", "")
 
 
@@ -136,16 +141,18 @@ def _worth(data: bytes) -> Iterator[tuple[str, str]]:
     for match in _WORTH.finditer(data):
         if match.start() < end:
             continue
-        start = data.rfind(b"\n", max(0, match.start() - 400), match.start()) + 1
-        start = max(start, match.start() - 400)
+        # Of what stands before, the last two words: "host:pid:tid [device] ".
+        start = max(0, match.start() - 400)
+        start = max(start, data.rfind(b"\n", start, match.start()) + 1)
+        words = data[start : match.start()].rsplit(None, 2)[-2:]
         end = data.find(b"\n", match.end())
         end = len(data) if end < 0 else end
         line = data[match.start() : min(end, match.start() + 4000)].decode("utf-8", "replace")
-        yield data[start : match.start()].decode("utf-8", "replace"), line.removeprefix("NCCL INFO ")
+        yield b" ".join(words).decode("utf-8", "replace"), line.removeprefix("NCCL INFO ")
 
 
 def _process(process: Process, text: str) -> None:
-    if version := _VERSION.search(text):
+    if "NCCL version" in text and (version := _VERSION.search(text)):
         process.version, process.cuda = version[1], version[2]
     elif text.startswith("cudaDriverVersion "):
         process.driver = text.split()[1][:8]
@@ -159,7 +166,7 @@ def _process(process: Process, text: str) -> None:
         process.no_device = True
     elif text.startswith(("NET/IB : Using", "NET/IB: Using")):
         process.hcas = tuple(dict.fromkeys(_HCA.findall(text.partition("; OOB")[0])))
-    elif gdr := _GDR.search(text):
+    elif "GPU Direct" in text and (gdr := _GDR.search(text)):
         process.gdr.add((gdr[1] == "Enabled", gdr[2] or ""))
     elif plugin := _plugin(text):
         process.plugins.add(plugin)
@@ -189,7 +196,7 @@ def _rank(rank: Rank, text: str) -> None:
             rank.links[kind] = rank.links.get(kind, 0) + 1
             if (device := _DEVICE.match(channel[3])) and device[1] != "Socket":
                 rank.devices.add(int(device[2]))
-    elif init := _INIT.search(text):
+    elif "Init" in text and (init := _INIT.search(text)):
         (rank.begun if init[4] == "START" else rank.done).add(init[1])
         if int(init[3]) > rank.world:
             rank.rank, rank.world = int(init[2]), int(init[3])

@@ -91,11 +91,11 @@ def test_every_label_has_its_file(known: Knowledge) -> None:
 def test_patterns_find_their_own_lines_and_take_linear_time(known: Knowledge) -> None:
     wrong = []
     for one in known.patterns:
-        if not one.regex.search(one.line):
+        if not re.search(one.regex, one.line, re.ASCII):
             wrong.append(f"{one.id}: the regex does not find its line")
-        if nested(one.regex.pattern):
+        if nested(one.regex):
             wrong.append(f"{one.id}: a repetition without a bound within another")
-        if re.search(r"(?<!\\)(?<!\[)\^|(?<!\\)\$", one.regex.pattern):
+        if re.search(r"(?<!\\)(?<!\[)\^|(?<!\\)\$", one.regex):
             wrong.append(f"{one.id}: launchers put things before and behind a line: no ^, no $")
     assert not wrong
 

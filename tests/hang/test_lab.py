@@ -77,7 +77,7 @@ def running(lab: Lab, python: str, script: Path, *words: str, per_node: int = PE
                 words_ = [f"{name}={value}" for name, value in env.items()]
                 argv = ["env", *words_, python, str(script), *words]
                 started.append(lab_popen(lab, node, argv, out))
-            until = time.monotonic() + 240
+            until = time.monotonic() + 240 + 6 * world  # two cores start 64 ranks in minutes
             joins = not words or (words[0] != "dead" and words[-1] != "0")
             while log.read_bytes().count(b"steps" if joins else b"begins") < world:
                 assert time.monotonic() < until, log.read_text()
