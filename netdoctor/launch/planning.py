@@ -80,7 +80,7 @@ def plan(
         network=found.network,
     )
     arithmetic, warned = sizes(launch_plan)
-    remarks += [*_numbering(launch_plan), *_leaves(targets), *warned, *_fits(launch_plan)]
+    remarks += [*_numbering(launch_plan), *_leaves(targets, facts), *warned, *_fits(launch_plan)]
     fit = None
     if options.fit is not None:
         tp, pp = options.tp or options.fit.tp or 1, options.pp or options.fit.pp or 1
@@ -106,15 +106,19 @@ def _numbering(plan: LaunchPlan) -> list[str]:
     ]
 
 
-def _leaves(targets: Sequence[Target]) -> list[str]:
+def _leaves(targets: Sequence[Target], facts: ScanFacts) -> list[str]:
     """Where nodes of one leaf are not neighbours, and so neither are their ranks."""
-    runs = [leaf for leaf, _ in groupby(target.leaf for target in targets) if leaf is not None]
+    order = [target.leaf for target in targets]
+    if not any(order):
+        nodes = facts.group("node")
+        order = [nodes[target.id].leaf if target.id in nodes else None for target in targets]
+    runs = [leaf for leaf, _ in groupby(order) if leaf is not None]
     again = [leaf for leaf, count in Counter(runs).items() if count > 1]
     if not again:
         return []
     return [
         f"nodes of leaf {again[0]} are not one after the other in the list, and neighbouring ranks are on "
-        "different switches: `netdoctor hosts convert --topology` orders it"
+        "different switches: `netdoctor hosts convert --topology`, of the report too, orders it"
     ]
 
 

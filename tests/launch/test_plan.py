@@ -1,5 +1,6 @@
 """What a plan knows, where it says that it knows it from, and what it refuses."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,11 +9,13 @@ import pytest
 from netdoctor.errors import InputError
 from netdoctor.facts.base import Missing, Why
 from netdoctor.facts.gpu import Gpu, GpuFacts, PciGpu
+from netdoctor.facts.host import Node
 from netdoctor.facts.net import Listener, PortHolderFacts, PortMatrix, PortProbe
 from netdoctor.facts.paths import Path, Paths
 from netdoctor.facts.rdma import Gid
 from netdoctor.facts.software import Nccl, SoftwareFacts, Torch
-from netdoctor.launch import Origin, environment, rank_table
+from netdoctor.inventory import Target
+from netdoctor.launch import Evidence, Origin, environment, rank_table
 from tests.checks import build as healthy
 from tests.launch.build import evidence, gpus, planned, rdma, targets
 
@@ -273,6 +276,13 @@ def test_nodes_of_a_leaf_that_are_apart_are_reported(leaves: str, expected: bool
         replace(target, leaf=None if leaf == "." else leaf)
         for target, leaf in zip(targets(4), leaves, strict=True)
     ]
-    assert (
-        any("are not one after the other" in text for text in planned(nodes, evidence(4)).remarks) == expected
-    )
+    known = evidence(4)
+    for plan in (planned(nodes, known), planned(targets(4), known_leaves(known, nodes))):
+        assert any("are not one after the other" in text for text in plan.remarks) == expected
+
+
+def known_leaves(known: Evidence, nodes: Sequence[Target]) -> Evidence:
+    """With the leaves of these targets as what the scan found by itself."""
+    for i, target in enumerate(nodes):
+        known.facts.put("node", target.id, Node(id=target.id, host=target.host, order=i, leaf=target.leaf))
+    return known
