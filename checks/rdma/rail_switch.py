@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping
 
 from netdoctor.check import check
-from netdoctor.facts.cabling import CablingFacts
+from netdoctor.facts.cabling import CabledPort, CablingFacts
 from netdoctor.facts.host import Node
 from netdoctor.facts.net import NetFacts
 from netdoctor.facts.rdma import RdmaFacts
 from netdoctor.facts.software import EnvFacts, Job
 from netdoctor.model import CLUSTER, LIKELY, PEERS, Cause, Finding, ok, run, seen, skip
-from netdoctor.rules.switches import OddPort, job_ports, known_ports, rail_ports
+from netdoctor.rules.switches import OddPort, job_ports, ports_of_nodes, rail_ports
 from netdoctor.rules.variables import effective_env, values
 
 OTHER = Cause("rail-switch", "RDMA ports of {nodes} are not on the switch of their rail", LIKELY)
@@ -42,11 +42,13 @@ def rdma_rail_switch(
     Fix:
         Move the cable to the switch of its rail.
     """
-    known = {}
-    for node, ports in known_ports(cablings or {}, listed or {}).items():
+
+    def pick(node: str, ports: Mapping[str, CabledPort]) -> dict[str, CabledPort]:
         ib_hca = values(effective_env((envs or {}).get(node), job)).get("NCCL_IB_HCA")
-        if node in nodes:
-            known[node] = job_ports(ports, nodes[node], (nets or {}).get(node), ib_hca=ib_hca, address=None)
+        net = (nets or {}).get(node)
+        return job_ports(ports, nodes[node], net, ib_hca=ib_hca, address=None) if node in nodes else {}
+
+    known = ports_of_nodes(cablings or {}, listed or {}, pick)
     if not any(known.values()):
         unread = dict.fromkeys(one.unread for one in (cablings or {}).values() if one.unread)
         yield skip(

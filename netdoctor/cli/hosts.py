@@ -71,7 +71,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
             action="append",
             type=Path,
             metavar="FILE",
-            help="set leaf= and order by it: ibnetdiscover, LLDP, Slurm, Kubernetes, a cloud; repeatable",
+            help="set leaf=, rail= and the order: ibnetdiscover, LLDP, a report, Slurm, a cloud; repeatable",
         )
     _add_report_words(good, bad)
     for one in (show, convert, good, bad):

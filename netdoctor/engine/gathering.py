@@ -11,6 +11,7 @@ import msgspec
 from netdoctor.check import Profile
 from netdoctor.facts.bandwidth import Baseline
 from netdoctor.facts.base import FACT_TYPES, Missing, Why
+from netdoctor.facts.cabling import CabledPort
 from netdoctor.facts.expected import Expectations
 from netdoctor.facts.host import MEET, Node
 from netdoctor.facts.paths import Paths
@@ -22,7 +23,7 @@ from netdoctor.measure.common import peers
 from netdoctor.memo import keeping
 from netdoctor.rules.nccl import comm_id_host
 from netdoctor.rules.paths import Known, data_addresses, paths, release
-from netdoctor.rules.switches import job_ports, known_ports, leaves
+from netdoctor.rules.switches import job_ports, leaves, ports_of_nodes
 from netdoctor.rules.variables import effective_env, values
 from netdoctor.store import Store, decoder, group_type
 from netdoctor.transport.base import Reply
@@ -246,14 +247,13 @@ def put_leaves(store: Store, nodes: Sequence[str], job: Job) -> None:
     if any(one.leaf for one in listed.values()):
         return
     by_group = {group: store.present(group, nodes) for group in ("rdma", "net", "env")}
-    ports = {}
-    for node, known in known_ports(store.present("cabling", nodes), listed).items():
+
+    def pick(node: str, known: Mapping[str, CabledPort]) -> dict[str, CabledPort]:
         rdma, net, env = (found.get(node) for found in by_group.values())
         ib_hca = values(effective_env(env, job)).get("NCCL_IB_HCA")
-        address = job.data_addresses.get(node)
-        if found := job_ports(known, rdma, net, ib_hca=ib_hca, address=address):
-            ports[node] = found
-    leaf_of = leaves(ports)
+        return job_ports(known, rdma, net, ib_hca=ib_hca, address=job.data_addresses.get(node))
+
+    leaf_of = leaves(ports_of_nodes(store.present("cabling", nodes), listed, pick))
     sizes = Counter(leaf_of.values())
     for node, leaf in leaf_of.items():
         if sizes[leaf] > 1:  # else it is nobody's but the node's, such as a hypervisor's

@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import chain, count
 
 from netdoctor.facts.base import fact
 
@@ -47,7 +46,7 @@ def by_switches(links: Iterable[tuple[str, str, str]], titles: Mapping[str, str]
     may be down. A switch counts the less, the more hosts are on it: one for management is everybody's. A
     leaf is named after the switch of its first host that fewest hosts are on.
     """
-    often = Counter(titles.values())  # switches that nobody named are all called alike
+    often = Counter(titles.values())  # switches that nobody named have one name
     ports_of: dict[str, dict[str, str]] = {}
     for host, port, switch in links:
         ports_of.setdefault(host, {})[port] = switch
@@ -55,9 +54,10 @@ def by_switches(links: Iterable[tuple[str, str, str]], titles: Mapping[str, str]
     sizes: dict[str, float] = {}
     by_switch: dict[str, str] = {}
     by_host: dict[str, str] = {}
-    alike: dict[frozenset[str], str] = {}  # the leaf of hosts with exactly these switches
+    by_set: dict[frozenset[str], str] = {}  # the leaf of hosts with exactly these switches
+    names: Counter[str] = Counter()
     for host, ports in ports_of.items():
-        if leaf := alike.get(frozenset(ports.values()), ""):
+        if leaf := by_set.get(frozenset(ports.values()), ""):
             by_host[host] = leaf
             continue
         weights = {ports[port]: 1 / hosts_on[ports[port]] for port in sorted(ports, key=natural)}
@@ -69,18 +69,22 @@ def by_switches(links: Iterable[tuple[str, str, str]], titles: Mapping[str, str]
         if not leaf or (fresh and 2 * shared[leaf] <= min(sum(weights.values()), sizes[leaf])):
             first = min(fresh, key=lambda switch: hosts_on[switch])
             title = titles.get(first) or first
-            leaf = _new_name(leaf_name(title if often[title] < 2 else first), sizes)
+            leaf = _new_name(leaf_name(title if often[title] < 2 else first), names, sizes)
             sizes[leaf] = 0.0
         for switch in fresh:
             by_switch[switch] = leaf
             sizes[leaf] += weights[switch]
-        by_host[host] = alike[frozenset(ports.values())] = leaf
+        by_host[host] = by_set[frozenset(ports.values())] = leaf
     return by_host
 
 
-def _new_name(name: str, names: Collection[str]) -> str:
-    numbered = chain([name], (f"{name}-{number}" for number in count(2)))
-    return next(one for one in numbered if one not in names)
+def _new_name(name: str, times: Counter[str], names: Collection[str]) -> str:
+    """The name, or with a number where it is there already. times: how often it was wanted, counted here."""
+    while True:
+        times[name] += 1
+        found = name if times[name] == 1 else f"{name}-{times[name]}"
+        if found not in names:
+            return found
 
 
 def natural(port: str) -> list[tuple[int, str]]:

@@ -18,7 +18,8 @@ from netdoctor.text import clean
 KINDS = (
     "ibnetdiscover, iblinkinfo, `lldpcli -f json show neighbors` as NODE.json, Slurm's topology.conf or "
     "`scontrol show topology`, `kubectl get nodes -o json`, `aws ec2 describe-instance-topology` (with "
-    "describe-instances), `gcloud compute instances list --format json`, OCI's rdmaTopologyData as NODE.json"
+    "describe-instances), `gcloud compute instances list --format json`, OCI's rdmaTopologyData as "
+    "NODE.json, a saved report"
 )
 # Labels of a Kubernetes node that name its leaf, the most particular first: NVIDIA topograph, AWS, GCP, OCI.
 # [https://github.com/NVIDIA/topograph/blob/main/docs/reference/node-labels.md]
@@ -175,7 +176,7 @@ def _gcloud(instances: Sequence[Mapping[str, Any]]) -> Topology | None:
 
 
 def _report(facts: Mapping[str, Any]) -> Topology:
-    """A saved report of ours: what the nodes said of their ports."""
+    """A saved report of ours: what the nodes reported of their ports."""
     found = [
         (host, one)
         for host, more in _map(_map(facts.get("node")).get("cabling")).items()
@@ -244,16 +245,20 @@ def _kubernetes(nodes: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str, 
             yield str(metadata["name"]), "", str(leaf)
 
 
+def _titles(found: Sequence[Topology]) -> dict[str, str]:
+    return {switch: title for one in found for switch, title in one.titles.items() if title}
+
+
 def leaves(found: Sequence[Topology]) -> dict[str, str]:
     """The leaf of each host, by every name of it."""
-    titles = {switch: title for one in found for switch, title in one.titles.items()}
+    titles = _titles(found)
     links = ((host.lower(), port, switch) for one in found for host, port, switch in one.links)
     return _by_every_name(by_switches(links, titles), found)
 
 
 def cabling(found: Sequence[Topology]) -> list[tuple[str, str, str, str]]:
     """(host, its port, the switch's name, the switch's port) of each cable whose port is known."""
-    titles = {switch: title for one in found for switch, title in one.titles.items() if title}
+    titles = _titles(found)
     cables = {
         (host, port): (titles.get(switch, switch), one.ends.get((host, port), ""))
         for one in found
@@ -266,7 +271,7 @@ def cabling(found: Sequence[Topology]) -> list[tuple[str, str, str, str]]:
 
 def rails(found: Sequence[Topology]) -> dict[str, str]:
     """``mlx5_0:leaf1,mlx5_1:leaf2`` of each host whose ports are on several switches, by every name of it."""
-    titles = {switch: title for one in found for switch, title in one.titles.items() if title}
+    titles = _titles(found)
     often = Counter(titles.values())
     ports: dict[str, dict[str, str]] = {}
     for host, port, switch in (link for one in found for link in one.links):

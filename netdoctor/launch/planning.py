@@ -118,7 +118,7 @@ def _leaves(targets: Sequence[Target], facts: ScanFacts) -> list[str]:
         return []
     return [
         f"nodes of leaf {again[0]} are not one after the other in the list, and neighbouring ranks are on "
-        "different switches: `netdoctor hosts convert --topology`, of the report too, orders it"
+        "different switches: `netdoctor hosts convert --topology FILE` orders it, FILE may be a report"
     ]
 
 

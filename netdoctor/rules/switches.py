@@ -1,7 +1,7 @@
 """Which switch each port that a job uses is connected to, and which are not on the switch of their rail."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from netdoctor.facts.cabling import CabledPort, CablingFacts, by_switches
@@ -21,13 +21,17 @@ def of_rail(rail: str | None) -> dict[str, CabledPort]:
     return {port: CabledPort(port=port, switch=switch, by="rail=") for port, _, switch in entries if switch}
 
 
-def known_ports(
-    cablings: Mapping[str, CablingFacts], listed: Mapping[str, Node]
+def ports_of_nodes(
+    cablings: Mapping[str, CablingFacts],
+    listed: Mapping[str, Node],
+    pick: Callable[[str, Mapping[str, CabledPort]], dict[str, CabledPort]],
 ) -> dict[str, dict[str, CabledPort]]:
-    """By node and port, what the nodes say; what the hosts file lists where none of them says anything, as
-    that may call switches by other names."""
-    found = {node: {one.port: one for one in cabling.ports} for node, cabling in cablings.items()}
-    return found if any(found.values()) else {node: of_rail(one.rail) for node, one in listed.items()}
+    """By node and port, what the nodes say of the ports that `pick` takes of those that are known; what the
+    hosts file lists where none of them says anything of such, as that may call switches by other names."""
+    found = {node: pick(node, {one.port: one for one in cabling.ports}) for node, cabling in cablings.items()}
+    if any(found.values()):
+        return found
+    return {node: pick(node, of_rail(one.rail)) for node, one in listed.items()}
 
 
 def job_ports(

@@ -259,7 +259,7 @@ def test_other_names_of_instances() -> None:
 
 
 def test_a_name_that_instances_share_has_no_leaf() -> None:
-    """EKS names all instances of a node group alike."""
+    """EKS gives all instances of a node group one name."""
     assert "performance-study-32-workers-node" not in eks_with_names()
 
 

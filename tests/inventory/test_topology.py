@@ -272,7 +272,7 @@ def test_convert_writes_leaves_and_says_what_it_did(
 
 
 def saved(crossed: bool) -> str:
-    """A report of ours, whose nodes said what their ports are connected to."""
+    """A report of ours, whose nodes report what their ports are connected to."""
     ports = [("mlx5_0:1", "02:01"), ("mlx5_1:1", "02:02")]
     by_node = {f"gpu{i}": ports[::-1] if crossed and i == 2 else ports for i in (1, 2, 3, 4)}
     store = Store()

@@ -17,7 +17,7 @@ export RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS LOCAL_RANK=0 LOCAL_WORLD_SIZE
 export MASTER_PORT=29511 GLOO_SOCKET_IFNAME=eth0 TMPDIR=/tmp
 exec {python} {job} {what}
 """
-# The job as a step of its own, until all ranks have made two steps; then, beside it, netdoctor.
+# The job as a step of its own, until all ranks have made two steps; then netdoctor in the same allocation.
 BATCH = """\
 srun --ntasks-per-node=1 --nodes={count} sh /task.sh > /job.log 2>&1 &
 for i in $(seq 600); do [ "$(grep -c steps /job.log)" = {count} ] && break; sleep 0.2; done

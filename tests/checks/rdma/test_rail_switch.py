@@ -135,6 +135,11 @@ def test_rail_of_the_hosts_file_where_nodes_do_not_say() -> None:
     silent = {node: CablingFacts(ports=()) for node in cables}
     (finding,) = judged(silent, rdma_of(cables), listed)
     assert finding.target == "gpu0-1"
+    # A switch for management that nodes hear says nothing of their RDMA ports.
+    one = CabledPort(port="eno1", switch="02:99", switch_name="mgmt", by="systemd-networkd")
+    managed = {node: CablingFacts(ports=(one,)) for node in cables}
+    (finding,) = judged(managed, rdma_of(cables), listed)
+    assert (finding.status, finding.target) == (Status.WARN, "gpu0-1")
     (finding,) = judged(facts(cables), rdma_of(cables), listed)  # the cable itself counts
     assert finding.status is Status.PASS
 
@@ -197,7 +202,7 @@ def test_a_management_switch_is_everybodys() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_leaves_of_random_cables(seed: int) -> None:
-    """Any cables: each host has a leaf, whose name a hosts file takes; hosts cabled alike share it."""
+    """Each host has a leaf, whose name a hosts file takes; hosts with the same cables share it."""
     chance = random.Random(seed)
     switches = [chance.choice(["s", "\x1b[1m", "a b", "-", "é" * 90, ""]) + str(i) for i in range(8)]
     hosts = {f"h{i}": chance.sample(switches, chance.randint(1, 4)) for i in range(chance.randint(1, 30))}
