@@ -40,7 +40,7 @@ _SIGNAL = re.compile(rb"(\d )(" + _any(_SIGNALS) + rb")(?=  )")
 # … 行 7: torchrun: 未找到命令; 5 行: and 행 5번: in others
 _LINE = re.compile(": (?:(?:第|행|行|列|줄) (\\d{1,7})(?: 行| 列|번)?|(\\d{1,7}) 行)(?:\uff1a|: )".encode())
 # First bytes of all characters from hiragana to hangul; bars and borders are drawn with others.
-_LEADS = bytes(range(0xE3, 0xEE))
+_LEADS = [bytes([lead]) for lead in range(0xE3, 0xEE)]
 # A number, and those that mean nothing else but trouble of a socket or a file system.
 _PYTHON = re.compile(rb"\[Errno (-?\d{1,3})\] ?")
 _C = re.compile(rb"rr(?:no|or)[ :=]{1,3}(28|30|9[789]|1(?:01|04|07|1[0136]|22))\b(?: - )?")
@@ -58,7 +58,7 @@ def english(block: bytes) -> bytes:
     >>> english(b"connect: error 104")
     b'connect: error 104 Connection reset by peer'
     """
-    if not block.isascii() and len(block.translate(None, _LEADS)) < len(block):
+    if not block.isascii() and any(lead in block for lead in _LEADS):
         if _FOREIGN.search(block):
             block = _FOREIGN.sub(lambda match: _TEXTS[match[0]], block)
             block = _LINE.sub(lambda match: b": line %b: " % (match[1] or match[2]), block)

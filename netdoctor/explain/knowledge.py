@@ -15,11 +15,10 @@ import msgspec
 from msgspec import structs
 
 from netdoctor.compat import StrEnum, tomllib
-from netdoctor.explain.literals import required
+from netdoctor.explain.literals import LEAST_LETTERS, required
 
 FOLDER = Path(__file__).parent / "knowledge"
 CERTAIN = 100
-LEAST_LETTERS = 3
 
 
 class Role(StrEnum):
@@ -48,7 +47,7 @@ class Pattern:
     id: str = ""
     label: str = ""  # of the file it stands in, "" in those of shared lines
     regex: str = r"(?!)"
-    letters: frozenset[str] = frozenset()
+    letters: tuple[frozenset[str], ...] = ()  # what a match holds, as literals.required() has it
     role: Role = Role.CONTEXT
     # Label to how likely it is, in percent, of this line alone; 100 where the line admits nothing else.
     admits: Mapping[str, int] = field(default_factory=dict)
@@ -197,12 +196,12 @@ def _pattern(row: _Row, label: str, name: str, number: int) -> Pattern:
     return Pattern(**fields, label=label, letters=letters)
 
 
-def _letters(where: str, text: str) -> frozenset[str]:
+def _letters(where: str, text: str) -> tuple[frozenset[str], ...]:
     try:
         letters = required(text)
     except re.error as error:
         raise KnowledgeError(f"{where}: regex: {error}") from error
-    if min(map(len, letters), default=0) < LEAST_LETTERS:
+    if not letters:
         raise KnowledgeError(
             f"{where}: every match of the regex must hold {LEAST_LETTERS} fixed letters from g to z in a row"
         )

@@ -8,8 +8,10 @@ addresses and hashes are gone whether decimal or hexadecimal: ``errno: (\\d+) - 
 import importlib
 import re
 import sys
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from itertools import groupby
+from typing import Any, NamedTuple
 
 _NEW = sys.version_info >= (3, 11)
 _parser: Any = importlib.import_module("re._parser" if _NEW else "sre_parse")
@@ -35,27 +37,72 @@ def fold(text: str) -> str:
     return text.encode("utf-8", "replace").translate(FOLD, DROP).decode()
 
 
+@cache
+def _folded(code: int) -> str:
+    return fold(chr(code))
+
+
 _COMMON = frozenset(map(fold, _WORDS))
 
 
-def required(regex: str) -> frozenset[str]:
-    """Folded texts of which every match has at least one; empty where there is nothing to search for."""
-    return _best(_parser.parse(regex, re.ASCII))
+class _Part(NamedTuple):
+    """What is left of a part of an expression: it is one of these texts (whole), or holds one of them."""
+
+    texts: frozenset[str]
+    whole: bool
 
 
-def _best(items: Iterable[Any]) -> frozenset[str]:
+_ANYTHING = _Part(frozenset(), False)
+_NOTHING = frozenset([""])
+LEAST_LETTERS = 3
+LETTERS_MAX = 4
+TEXTS_MAX = 48  # of a part that is known whole
+
+
+def required(regex: str) -> tuple[frozenset[str], ...]:
+    """Sets of folded texts; every match has at least one of each set. The set that tells most comes first;
+    none has a text of less than LEAST_LETTERS."""
+    sets = dict.fromkeys(_shortest(one) for one in _needed(_flat(_parser.parse(regex, re.ASCII))))
+    return tuple(
+        sorted((one for one in sets if min(map(len, one)) >= LEAST_LETTERS), key=_worth_of_any, reverse=True)
+    )
+
+
+def _shortest(texts: frozenset[str]) -> frozenset[str]:
+    """Without those that hold another one."""
+    return frozenset(one for one in texts if not any(other != one and other in one for other in texts))
+
+
+def _needed(parts: Iterable[_Part]) -> list[frozenset[str]]:
     found: list[frozenset[str]] = []
-    run = ""
-    for item in _flat(items):
-        if isinstance(item, str):
-            run += item
-            continue
-        found.append(frozenset([run]))
-        run = ""
-        if item is not None:
-            found.append(item)
-    found.append(frozenset([run]))
-    return max(found, key=lambda one: min(map(_worth, one), default=0))
+    run = _NOTHING
+    for part in parts:
+        if not part.whole:
+            found += (run, part.texts) if part.texts else (run,)
+            run = _NOTHING
+        elif (longer := _joined(run, part.texts)) is not None:
+            run = longer
+        else:
+            found.append(run)
+            run = part.texts
+    return [*found, run]
+
+
+def _best(parts: Iterable[_Part]) -> frozenset[str]:
+    return max(_needed(parts), key=_worth_of_any)
+
+
+def _worth_of_any(texts: frozenset[str]) -> float:
+    return min(map(_worth, texts))
+
+
+def _joined(first: frozenset[str], then: frozenset[str]) -> frozenset[str] | None:
+    """All of both in a row; None for too many."""
+    if then == _NOTHING:
+        return first
+    if len(first) * len(then) > TEXTS_MAX:
+        return None
+    return frozenset(one + other for one in first for other in then)
 
 
 def _worth(letters: str) -> float:
@@ -63,51 +110,80 @@ def _worth(letters: str) -> float:
     return min(len(letters), 2.5 + len(letters) / 100) if letters in _COMMON else len(letters)
 
 
-def _flat(items: Iterable[Any]) -> Iterator[str | frozenset[str] | None]:
-    """Letters that follow each other; None where anything may stand; sets where one of several does."""
+def _flat(items: Iterable[Any]) -> Iterator[_Part]:
+    for is_literal, some in groupby(items, key=_is_literal):
+        if is_literal:
+            yield _Part(frozenset([fold("".join(map(chr, (code for _, code in some))))]), True)
+        else:
+            yield from _others(some)
+
+
+def _is_literal(item: tuple[Any, Any]) -> bool:
+    return item[0] is _constants.LITERAL
+
+
+def _others(items: Iterable[Any]) -> Iterator[_Part]:
     for op, argument in items:
-        if op is _constants.LITERAL:
-            yield fold(chr(argument))
-        elif op in (_constants.AT, _constants.ASSERT, _constants.ASSERT_NOT):
+        if op in (_constants.AT, _constants.ASSERT, _constants.ASSERT_NOT):
             continue
         elif op is _constants.IN:
             letters = _letters(argument)
-            if letters != {""}:
-                yield letters.pop() if len(letters) == 1 else None
+            yield _Part(letters, True) if letters else _ANYTHING
         elif op is _constants.SUBPATTERN:
             yield from _flat(argument[-1])
         elif op in _REPEATS:
-            yield from _repeated(argument[0], argument[2])
+            yield from _repeated(*argument)
         elif op is _constants.BRANCH:
-            branches = [_best(branch) for branch in argument[1]]
-            usable = all(branch and "" not in branch for branch in branches)
-            yield frozenset().union(*branches) if usable else None
+            yield _one_of([list(_flat(branch)) for branch in argument[1]])
         else:  # any character, a back reference
-            yield None
+            yield _ANYTHING
 
 
-def _repeated(least: int, items: Any) -> Iterator[str | frozenset[str] | None]:
+def _one_of(branches: Sequence[list[_Part]]) -> _Part:
+    whole = [_whole(branch) for branch in branches]
+    texts = frozenset().union(*(one for one in whole if one))
+    if None not in whole and len(texts) <= TEXTS_MAX:
+        return _Part(texts, True)
+    best = [_best(branch) for branch in branches]
+    usable = all(one and "" not in one for one in best)
+    return _Part(frozenset().union(*best), False) if usable else _ANYTHING
+
+
+def _whole(parts: Iterable[_Part]) -> frozenset[str] | None:
+    """All texts of parts in a row; None where they are not known, or are many."""
+    run: frozenset[str] | None = _NOTHING
+    for part in parts:
+        run = _joined(run, part.texts) if part.whole and run is not None else None
+    return run
+
+
+def _repeated(least: int, most: int, items: Any) -> Iterator[_Part]:
     parts = list(_flat(items))
-    if all(part == "" for part in parts):
+    whole = _whole(parts)
+    if whole == _NOTHING:
         return  # blanks, digits, signs: nothing of them is left in a folded line
-    yield None
+    if whole is not None and most == 1:
+        yield _Part(whole if least else whole | _NOTHING, True)
+        return
+    yield _ANYTHING
     if least:
-        yield _best(items)
+        yield _Part(_best(parts), False)
+        yield _ANYTHING
 
 
-def _letters(choices: Iterable[Any]) -> set[str]:
-    """What a class leaves of a character that it matches; more than one where that is unknown."""
+def _letters(choices: Iterable[Any]) -> frozenset[str]:
+    """What a class leaves of a character that it matches; empty where that is unknown, or one of many."""
     left: set[str] = set()
     for op, argument in choices:
         if op is _constants.LITERAL:
-            left.add(fold(chr(argument)))
+            left.add(_folded(argument))
         elif op is _constants.RANGE and argument[1] - argument[0] < 64:
-            left.update(fold(chr(code)) for code in range(argument[0], argument[1] + 1))
+            left.update(_folded(code) for code in range(argument[0], argument[1] + 1))
         elif op is _constants.CATEGORY and argument in _SILENT_CLASSES:
             left.add("")
         else:
-            return {"", "?"}
-    return left
+            return frozenset()
+    return frozenset(left if len(left) <= LETTERS_MAX else ())
 
 
 def nested(regex: str) -> bool:

@@ -7,9 +7,11 @@ expressions. For logs that repeat themselves the time is that of folding. Kinds 
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from ahocorasick_rs import BytesAhoCorasick
 
 from netdoctor.explain.foreign import english
 from netdoctor.explain.knowledge import Pattern
@@ -33,8 +35,6 @@ _FAILURE_LETTERS = tuple(
         ),
     )
 )
-# Letters of a pattern that the first look at a kind goes by.
-START = 7
 KINDS_MAX = 40_000
 KIND_LETTERS_MAX = 600  # longer ones are not kept
 LINE_SHOWN = 16_384  # of either end of one line, for expressions
@@ -58,67 +58,77 @@ class Matcher:
         self._patterns = tuple(patterns)
         self._finder = _finder(tuple(pattern.letters for pattern in patterns))
         self._often = often
-        self._dull: set[bytes] = set()
-        self._known: dict[bytes, tuple[int, ...]] = {}
+        self._passed: set[bytes] = set()  # kinds that nothing can be, and those seen often enough
+        self._known: dict[bytes, _Kind] = {}
         self._counts: dict[bytes, int] = {}
-        self._tired: set[bytes] = set()
+        self._tired: set[bytes] = set()  # of those passed over, the kinds seen often enough in this log
 
     def restart(self) -> None:
         """Another log begins."""
         self._counts.clear()
+        self._passed -= self._tired
         self._tired.clear()
 
     def block(self, data: bytes, number: int) -> Iterator[Found]:
         """What is found in whole lines, the first of which has this number."""
         if b"\x1b" in data:
             data = ESCAPES.sub(b"", data)
-        known = english(data)
+        translated = english(data)
         # What is behind a return was written over a progress bar: a line of its own, of the same number.
-        kinds = known.replace(b"\r", b"\n").translate(FOLD, DROP).split(b"\n")
+        kinds = translated.replace(b"\r", b"\n").translate(FOLD, DROP).split(b"\n")
         self._forget()
-        unique = set(kinds)
-        fresh = unique - self._dull - self._known.keys()
-        if fresh:
-            self._learn(fresh)
-        hot = (self._known.keys() & unique) - self._tired
-        if not hot:
+        passed = self._passed
+        indexes = [index for index, kind in enumerate(kinds) if kind not in passed]
+        if not indexes:
             return
         numbers, lines = _pieces(data, number)
-        read_as = lines if known is data else known.replace(b"\r", b"\n").split(b"\n")
-        for index, kind in enumerate(kinds):
-            if kind in hot:
-                times = self._counts[kind] = self._counts.get(kind, 0) + 1
-                if times >= self._often or not self._known[kind]:
-                    self._tired.add(kind)
-                    hot.discard(kind)
-                found = self._tried(lines[index], read_as[index], numbers[index], self._known[kind])
-                if found is not None:
-                    first = lines[bisect_left(numbers, numbers[index])]
-                    yield found if first is lines[index] else _behind(first, found)
+        read_as = lines if translated is data else translated.replace(b"\r", b"\n").split(b"\n")
+        for index in indexes:
+            kind = self._known_kind(kinds[index])
+            if kind is None:
+                continue
+            found = self._tried(lines[index], read_as[index], numbers[index], kind)
+            if found is not None:
+                first = lines[bisect_left(numbers, numbers[index])]
+                yield found if first is lines[index] else _behind(first, found)
+
+    def _known_kind(self, folded: bytes) -> "_Kind | None":
+        """What lines of the kind may be; None where they are passed over from now on."""
+        if folded in self._passed:  # since the block was looked through
+            return None
+        kind = self._known.get(folded)
+        if kind is None:
+            kind = self._finder.look(folded)
+            if kind is None:
+                if len(folded) <= KIND_LETTERS_MAX:
+                    self._passed.add(folded)
+                return None
+            self._known[folded] = kind
+        times = self._counts[folded] = self._counts.get(folded, 0) + 1
+        if times >= self._often or not kind.candidates:
+            self._tired.add(folded)
+            self._passed.add(folded)
+        return kind
 
     def _forget(self) -> None:
-        if len(self._dull) > KINDS_MAX:
-            self._dull.clear()
+        if len(self._passed) > KINDS_MAX:
+            self._passed = set(self._tired)
         if len(self._known) > KINDS_MAX:
             self._known.clear()
             self.restart()
 
-    def _tried(self, line: bytes, read_as: bytes, number: int, candidates: Iterable[int]) -> Found | None:
+    def _tried(self, line: bytes, read_as: bytes, number: int, kind: "_Kind") -> Found | None:
         text = _ends_of(line)
         english_text = text if line is read_as else _ends_of(read_as)
         matched = []
-        for index in candidates:
+        for index in kind.candidates:
             pattern = self._patterns[index]
             match = pattern.search(english_text)
             if match is not None:
                 matched.append((pattern, _value(match) if pattern.differs else ""))
-        return Found(number, text, tuple(matched)) if matched or FAILURE.search(english_text) else None
-
-    def _learn(self, fresh: set[bytes]) -> None:
-        for kind in fresh:
-            if self._finder.suspect(kind):
-                self._known[kind] = self._finder.candidates(kind)
-        self._dull.update(kind for kind in fresh - self._known.keys() if len(kind) <= KIND_LETTERS_MAX)
+        if matched or (kind.failing and FAILURE.search(english_text)):
+            return Found(number, text, tuple(matched))
+        return None
 
 
 def _pieces(data: bytes, number: int) -> tuple[Sequence[int], list[bytes]]:
@@ -148,55 +158,38 @@ def _value(match: re.Match[str]) -> str:
     return (match[0] if value is None else value)[:200]
 
 
+class _Kind(NamedTuple):
+    """What lines that are equal but for numbers and signs may be."""
+
+    candidates: tuple[int, ...]  # numbers of patterns
+    failing: bool  # it holds the letters of a line that reports an error
+
+
 class _Finder:
-    """Which patterns a kind may belong to, by the letters of each; made once for all logs of a run."""
+    """What a kind may be, by the letters of each pattern; made once for all logs of a run."""
 
-    def __init__(self, letters: Sequence[frozenset[str]]) -> None:
-        by_letters: dict[bytes, list[int]] = {}
-        for index, one in enumerate(letters):
-            for text in one:
-                by_letters.setdefault(text.encode(), []).append(index)
-        self._by_letters = by_letters
-        tree = _tree([*(one.decode() for one in by_letters), *_FAILURE_LETTERS])
-        self.suspect = re.compile(tree).search
-        # Wherever one begins, though others lie across it.
-        self._starts = re.compile(b"(?=(" + tree + b"))").findall
-        self._behind: dict[bytes, list[tuple[bytes, list[int]]]] = {}
+    def __init__(self, letters: Sequence[tuple[frozenset[str], ...]]) -> None:
+        numbers: dict[str, int] = {}
+        sets = [[{numbers.setdefault(text, len(numbers)) for text in one} for one in of] for of in letters]
+        self._failing = {numbers.setdefault(text, len(numbers)) for text in _FAILURE_LETTERS}
+        self._patterns: list[list[int]] = [[] for _ in numbers]
+        for index, (best, *_) in enumerate(sets):
+            for number in best:
+                self._patterns[number].append(index)
+        self._others = [others for _, *others in sets]
+        self._find = BytesAhoCorasick([text.encode() for text in numbers]).find_matches_as_indexes
 
-    def candidates(self, kind: bytes) -> tuple[int, ...]:
-        """The numbers of the patterns."""
-        found: set[int] = set()
-        for start in set(self._starts(kind)):
-            behind = self._behind.get(start)
-            if behind is None:
-                behind = [one for one in self._by_letters.items() if one[0].startswith(start)]
-                self._behind[start] = behind
-            for letters, numbers in behind:
-                if letters in kind:
-                    found.update(numbers)
-        return tuple(sorted(found))
+    def look(self, kind: bytes) -> _Kind | None:
+        """None where no pattern needs a try."""
+        found = {number for number, _, _ in self._find(kind, overlapping=True)}
+        first = sorted({index for number in found for index in self._patterns[number]})
+        candidates = tuple(
+            index for index in first if not any(found.isdisjoint(one) for one in self._others[index])
+        )
+        failing = not found.isdisjoint(self._failing)
+        return _Kind(candidates, failing) if candidates or failing else None
 
 
 @lru_cache(4)
-def _finder(letters: tuple[frozenset[str], ...]) -> _Finder:
+def _finder(letters: tuple[tuple[frozenset[str], ...], ...]) -> _Finder:
     return _Finder(letters)
-
-
-def _tree(letters: Iterable[str]) -> bytes:
-    """An expression for the beginnings of all these: much faster than to look for one after the other."""
-    tree: dict[str, Any] = {}
-    for one in sorted({text[:START] for text in letters}):
-        at = tree
-        for letter in one:
-            if "" in at:
-                break  # a shorter one is found there already
-            at = at.setdefault(letter, {})
-        else:
-            at.clear()
-            at[""] = True
-    return _spelled(tree).encode()
-
-
-def _spelled(tree: Mapping[str, Any]) -> str:
-    branches = [letter + _spelled(below) for letter, below in sorted(tree.items()) if letter]
-    return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})" if branches else ""

@@ -6,7 +6,7 @@ A process is known by host and pid, a rank by these and the device in brackets:
 """
 
 import re
-from collections.abc import Iterator
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -14,20 +14,19 @@ LINES_MAX = 200_000
 PROCESSES_MAX = 20_000
 ENVIRONMENT_MAX = 200
 
-# What to look for in a block; everything else that NCCL says at INFO is passed over.
+# What to look for in a block; everything else that NCCL says at INFO is passed over. Groups: of a connection
+# whether it is the receiving end, and over what it goes.
 _WORTH = re.compile(
-    rb"NCCL INFO (?:Channel \d|Bootstrap ?:|NET/|Using network |Assigned NET plugin |\d+ coll channels"
+    rb"NCCL INFO (?:Channel \d+(?:/\d+)? : \d+\[\w+\] -> \d+\[\w+\] (?:\[(?:send|(receive))\] )?"
+    rb"via ([^\n]{1,80})|Bootstrap ?:|NET/|Using network |Assigned NET plugin |\d+ coll channels"
     rb"|\[?(?:Rank \d+\] )?(?:nccl\w+ )?comm 0x|cudaDriverVersion |NVLS multicast|GPU Direct RDMA"
     rb"|TUNER/Plugin|Using tuner plugin|PROFILER/Plugin|NCCL version|NCCL_\w+ set )"
     rb"|NCCL version \d"
 )
-_SPEAKER = re.compile(r"([A-Za-z0-9][\w.-]{0,253}):(\d{1,10}):\d{1,10} \[(\d{1,4})\]\s*\Z")
+_SPEAKER = re.compile(rb"([A-Za-z0-9][\w.-]{0,253}):(\d{1,10}):\d{1,10} \[(\d{1,4})\]\Z")
 _VERSION = re.compile(r"NCCL version (\d{1,2}\.\d{1,3}\.\d{1,3})\S{0,40}?\+cuda(\d{1,2}\.\d{1,2})")
 _INIT = re.compile(
     r"comm (0x[0-9a-f]+) (?:parent \S+ )?rank (\d+) n[rR]anks (\d+) cudaDev.{0,300}- ?Init (START|COMPLETE)"
-)
-_CHANNEL = re.compile(
-    r"Channel (\d+)(?:/\d+)? : \d+\[\w+\] -> \d+\[\w+\] (?:\[(send|receive)\] )?via ([^\n]{1,80})"
 )
 _DEVICE = re.compile(r"NET/([A-Za-z_]\w{0,30})/(\d{1,4})\b")
 _COUNTS = re.compile(
@@ -71,6 +70,7 @@ class Rank:
 
 
 Who = tuple[str, str]  # host and pid; the log's name and "" where a line has no prefix
+Device = tuple[str, str, str]  # host, pid, device
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ class NcclLog:
     """All that NCCL printed, in bounded number."""
 
     processes: dict[Who, Process] = field(default_factory=dict)
-    ranks: dict[tuple[str, str, str], Rank] = field(default_factory=dict)
+    ranks: dict[Device, Rank] = field(default_factory=dict)
     lines: int = 0
     cut: bool = False  # there was more than was looked at
 
@@ -96,59 +96,62 @@ class NcclReader:
 
     def block(self, data: bytes) -> None:
         """Take in what NCCL says in a block."""
-        if b"NCCL" not in data:
+        if self.log.cut or b"NCCL" not in data:
             return
-        for prefix, text in _worth(data):
+        links: Counter[tuple[Device, bytes]] = Counter()
+        end = -1
+        for match in _WORTH.finditer(data):
+            if match.start() < end:
+                continue
             if self.log.lines >= LINES_MAX:
                 self.log.cut = True
-                return
+                break
             self.log.lines += 1
-            self._take(prefix, text)
+            by = _speaker(data[max(0, match.start() - 400) : match.start()])
+            if via := match[2]:
+                links[by, b"" if match[1] else via] += 1
+                continue
+            end = data.find(b"\n", match.end())
+            end = len(data) if end < 0 else end
+            text = data[match.start() : min(end, match.start() + 4000)].decode("utf-8", "replace")
+            self._take(by, text.removeprefix("NCCL INFO "))
+        for (by, over), count in links.items():
+            _, rank = self._of(by)
+            if rank is not None and over:
+                _link(rank, over.decode("utf-8", "replace"), count)
 
-    def _take(self, prefix: str, text: str) -> None:
-        host, pid, device = _speaker(prefix)
+    def _take(self, by: Device, text: str) -> None:
+        process, rank = self._of(by)
+        if process is not None and (rank is None or not _rank(rank, text)):
+            _process(process, text)
+
+    def _of(self, by: Device) -> tuple[Process | None, Rank | None]:
+        """Whose line it is; nobody's where there are too many."""
+        host, pid, device = by
         who = (host, pid) if host else (self._file, "")
         process = self.log.processes.get(who)
         if process is None:
             if len(self.log.processes) >= PROCESSES_MAX:
                 self.log.cut = True
-                return
+                return None, None
             process = self.log.processes[who] = Process()
-        if not text.startswith("Channel "):
-            _process(process, text)
-        if device:
-            key = (*who, device)
-            rank = self.log.ranks.get(key)
-            if rank is None:
-                rank = self.log.ranks[key] = Rank()
-            _rank(rank, text)
+        if not device:
+            return process, None
+        rank = self.log.ranks.get((*who, device))
+        if rank is None:
+            rank = self.log.ranks.setdefault((*who, device), Rank())
+        return process, rank
 
 
-@lru_cache(4096)
-def _speaker(prefix: str) -> tuple[str, str, str]:
-    """(host, pid, device) of "… host:pid:tid [device] "; empty where it is none.
+def _speaker(before: bytes) -> Device:
+    """Of "… host:pid:tid [device] "; empty texts where it is none.
 
-    >>> _speaker("[1,3]<stdout>:a-1:1287:1328 [3] ")
+    >>> _speaker(b"step 1\\n[1,3]<stdout>:a-1:1287:1328 [3] ")
     ('a-1', '1287', '3')
     """
-    found = _SPEAKER.search(prefix)
-    return (found[1], found[2], found[3]) if found else ("", "", "")
-
-
-def _worth(data: bytes) -> Iterator[tuple[str, str]]:
-    """(what stands before "NCCL", the rest of the line) of lines worth a look."""
-    end = -1
-    for match in _WORTH.finditer(data):
-        if match.start() < end:
-            continue
-        # Of what stands before, the last two words: "host:pid:tid [device] ".
-        start = max(0, match.start() - 400)
-        start = max(start, data.rfind(b"\n", start, match.start()) + 1)
-        words = data[start : match.start()].rsplit(None, 2)[-2:]
-        end = data.find(b"\n", match.end())
-        end = len(data) if end < 0 else end
-        line = data[match.start() : min(end, match.start() + 4000)].decode("utf-8", "replace")
-        yield b" ".join(words).decode("utf-8", "replace"), line.removeprefix("NCCL INFO ")
+    line = before.rpartition(b"\n")[2]
+    found = _SPEAKER.search(b" ".join(line.rsplit(None, 2)[-2:]))
+    return (found[1].decode(), found[2].decode(), found[3].decode()) if found else ("", "", "")
 
 
 def _process(process: Process, text: str) -> None:
@@ -188,15 +191,9 @@ def _plugin(text: str) -> str:
     return ""
 
 
-def _rank(rank: Rank, text: str) -> None:
-    if text.startswith("Channel "):
-        channel = _CHANNEL.match(text)
-        if channel is not None and channel[2] != "receive":
-            kind = transport(channel[3])
-            rank.links[kind] = rank.links.get(kind, 0) + 1
-            if (device := _DEVICE.match(channel[3])) and device[1] != "Socket":
-                rank.devices.add(int(device[2]))
-    elif "Init" in text and (init := _INIT.search(text)):
+def _rank(rank: Rank, text: str) -> bool:
+    """Whether it is a line of one device."""
+    if "Init" in text and (init := _INIT.search(text)):
         (rank.begun if init[4] == "START" else rank.done).add(init[1])
         if int(init[3]) > rank.world:
             rank.rank, rank.world = int(init[2]), int(init[3])
@@ -205,6 +202,17 @@ def _rank(rank: Rank, text: str) -> None:
         rank.channels = max(rank.channels or found, found)
     elif text.startswith("NVLS multicast support is "):
         rank.nvls = not text.startswith("NVLS multicast support is not")
+    else:
+        return False
+    return True
+
+
+def _link(rank: Rank, via: str, count: int) -> None:
+    """So many connections over the same."""
+    kind = transport(via)
+    rank.links[kind] = rank.links.get(kind, 0) + count
+    if (device := _DEVICE.match(via)) and device[1] != "Socket":
+        rank.devices.add(int(device[2]))
 
 
 # How it is copied, and not over what.

@@ -16,6 +16,7 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import BinaryIO
 
 from netdoctor.errors import InputError
@@ -127,7 +128,6 @@ def _plain(log: Log, stream: BinaryIO) -> Iterator[bytes]:
     head = b""
     while len(head) < HEAD and (more := stream.read(HEAD - len(head))):
         head += more
-    unread = _Headed(head, stream)
     kind = next((kind for magic, kind in _PACKED.items() if head.startswith(magic)), "")
     if kind == "zstd":
         raise OSError(
@@ -136,9 +136,10 @@ def _plain(log: Log, stream: BinaryIO) -> Iterator[bytes]:
         )
     if kind:
         opener = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}[kind]
-        pieces = _until_broken(log, opener(io.BufferedReader(unread), "rb"))  # type: ignore[operator]
+        packed = io.BufferedReader(_Headed(head, stream))
+        pieces = _until_broken(log, opener(packed, "rb"))  # type: ignore[operator]
     else:
-        pieces = iter(lambda: unread.read(BLOCK), b"")
+        pieces = chain([head], iter(lambda: stream.read(BLOCK), b""))
     first = next(pieces, b"")
     encoding = next((name for mark, name in _UTF16.items() if first.startswith(mark)), "") or _bare_utf16(
         first
@@ -205,9 +206,9 @@ def _lines(log: Log, pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
             if at < 0:
                 continue
             skipping = False
-        data = rest + piece[at:]
-        end = data.rfind(b"\n")
+        end = piece.rfind(b"\n", at)
         if end < 0:
+            data = rest + piece[at:]
             # A progress bar: what was written over is looked at, and the line goes on as it began.
             back = data.rfind(b"\r") if len(data) > LINE_MAX else -1
             if back > 0:
@@ -218,9 +219,9 @@ def _lines(log: Log, pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
                 rest, skipping = data[:LINE_MAX], True
                 cut += 1
             continue
-        yield number, data[:end]
-        number += data.count(b"\n")
-        rest = data[end + 1 :]
+        yield number, b"".join((rest, memoryview(piece)[at:end]))
+        number += piece.count(b"\n", at)
+        rest = piece[end + 1 :]
     if rest:
         yield number, rest
         number += 1
