@@ -1,6 +1,7 @@
 """The recognised lines of many logs, in bounded number; the first ones of each kind and rank are kept."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from netdoctor.explain.knowledge import UNKNOWN, Pattern, Role
 from netdoctor.explain.lines import FRAME, RAISED, Moment, Speaker, moment, speaker, speaker_of_log
@@ -13,7 +14,17 @@ RANK_HITS_MAX = 4  # of one pattern and rank
 PATTERN_HITS_MAX = 600
 UNKNOWN_MAX = 200
 RANKS_MAX = 200_000
+RANK_PLACES_MAX = 100
 TEXT_MAX = 4000  # kept of a line
+NOWHERE = {"localhost", "localhost.localdomain", "127.0.0.1", "::1"}  # any node may be it
+
+
+class Place(NamedTuple):
+    """A line that says where a rank runs. world: the size of the rank's group, 0 where it does not say."""
+
+    number: int
+    world: int
+    host: str
 
 
 @dataclass(slots=True)
@@ -28,8 +39,23 @@ class Gathered:
     ranks_named: bool = True  # the name of every log tells its rank, so that silent ranks are known
     logs: dict[int, bool] = field(default_factory=dict)  # by such ranks: whether a line looks like an error
     hosts: dict[str, None] = field(default_factory=dict)
+    places: dict[tuple[str, int], list[Place]] = field(default_factory=dict)  # by log and rank, in order
     world_size: int | None = None
     sources: list[Source] = field(default_factory=list)
+
+    def host_of(self, hit: Hit) -> str:
+        """Where who wrote the line ran; "" where nothing says so.
+
+        torchrun tells below the failure (and gives no world), NCCL above it; groups of a part of the job
+        count their ranks from 0, too.
+        """
+        if hit.speaker.host or hit.speaker.rank is None:
+            return "" if hit.speaker.host in NOWHERE else hit.speaker.host
+        told = self.places.get((hit.file, hit.speaker.rank), [])
+        below = [place.host for place in told if not place.world and place.number >= hit.number]
+        whole = max((place.world for place in told), default=0)
+        above = [place.host for place in told if place.world == whole and place.number < hit.number]
+        return below[0] if below else above[-1] if above else ""
 
 
 class Collector:
@@ -43,10 +69,11 @@ class Collector:
         self._by: Speaker = Speaker()
         self._file = ""
         self._when: Moment | None = None
+        self._host = ""  # that torchrun's summary named last
 
     def begin(self, file: str) -> None:
         """Another log begins."""
-        self._file, self._by, self._when = file, speaker_of_log(file), None
+        self._file, self._by, self._when, self._host = file, speaker_of_log(file), None, ""
         self.gathered.ranks_named &= self._by.rank is not None
         self._note(self._by)
         if self._by.rank is not None and len(self.gathered.logs) < RANKS_MAX:
@@ -54,7 +81,7 @@ class Collector:
 
     def take(self, found: Found) -> None:
         """One line that was found in the log."""
-        by = speaker(found.text)
+        by = self._placed(speaker(found.text), found)
         log = self._by
         by = Speaker(
             rank=log.rank if by.rank is None else by.rank,
@@ -83,6 +110,19 @@ class Collector:
             gathered.hosts.setdefault(by.host)
         if by.world_size:
             gathered.world_size = max(by.world_size, gathered.world_size or 0)
+
+    def _placed(self, by: Speaker, found: Found) -> Speaker:
+        """Notes where a rank runs. torchrun's summary has the host of a rank two lines above it."""
+        ids = {pattern.id for pattern, _ in found.patterns}
+        if "torchrun-host" in ids:
+            self._host = by.host
+        elif "torchrun-rank" in ids:
+            by = replace(by, host=self._host)
+        if by.rank is not None and by.host and len(self.gathered.places) < RANKS_MAX:
+            told = self.gathered.places.setdefault((self._file, by.rank), [])
+            if by.host not in NOWHERE and len(told) < RANK_PLACES_MAX:
+                told.append(Place(found.number, by.world_size or 0, by.host))
+        return by
 
     def _keep(self, pattern: Pattern, value: str, found: Found, by: Speaker) -> None:
         counts = self.gathered.counts

@@ -8,6 +8,7 @@ symptoms and echoes count less once there is one.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from netdoctor.explain.again import AGAINST, BOARD, PROGRAM, SUPPORTS, Again, again
 from netdoctor.explain.collecting import Gathered
 from netdoctor.explain.knowledge import CERTAIN, Knowledge, Pattern, Role
 from netdoctor.explain.lines import RAISED, WARNS
@@ -35,7 +36,8 @@ def judge(gathered: Gathered, knowledge: Knowledge) -> Explanation:
     """The causes that the lines admit."""
     hits = _by_all(_in_the_end(_counting(ordered(gathered.hits)), gathered), gathered.ranks)
     hits = _in_order_of_death(hits)
-    weights = _weights(hits)
+    came = again(hits, gathered.host_of)
+    weights = _weights(hits, came)
     by_label: dict[str, list[Hit]] = {}
     for hit in hits:
         for label in hit.pattern.admits:
@@ -76,6 +78,7 @@ def judge(gathered: Gathered, knowledge: Knowledge) -> Explanation:
         echo_count=sum(gathered.counts.get(i, 0) for i in {h.pattern.id for h in echoes}),
         unknown=tuple(quote(hit) for hit in unknown[:UNKNOWN_SHOWN]),
         sources=tuple(gathered.sources),
+        again=came.said if came is not None else "",
     )
 
 
@@ -173,8 +176,11 @@ def _in_the_end(hits: Sequence[Hit], gathered: Gathered) -> list[Hit]:
     ]
 
 
-def _weights(hits: Sequence[Hit]) -> dict[str, float]:
-    patterns = {hit.pattern.id: hit.pattern for hit in hits}.values()
+def _weights(hits: Sequence[Hit], came: Again | None) -> dict[str, float]:
+    patterns = [*{hit.pattern.id: hit.pattern for hit in hits}.values()]
+    if came is not None and came.favours:
+        other = PROGRAM if came.favours == BOARD else BOARD
+        patterns.append(Pattern(supports={came.favours: SUPPORTS}, against={other: AGAINST}))
     certain = {
         label
         for pattern in patterns
@@ -264,11 +270,12 @@ def _ranks(gathered: Gathered, first: Hit | None) -> Ranks:
     silent: tuple[int, ...] = ()
     if world and gathered.ranks_named and present and present[-1] < world:
         silent = tuple(rank for rank in range(world) if rank not in gathered.ranks)
+    by = replace(first.speaker, host=gathered.host_of(first)) if first else None
     return Ranks(
         world_size=world,
         present=present,
         silent=silent,
         quiet=tuple(sorted(rank for rank, failing in gathered.logs.items() if not failing)) if first else (),
         hosts=tuple(gathered.hosts),
-        first=quote(first) if first else None,
+        first=quote(replace(first, speaker=by)) if first and by else None,
     )

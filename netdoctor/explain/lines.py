@@ -45,6 +45,8 @@ _RANKS = (
     re.compile(r"\brank (?P<rank>\d{1,6}) nranks (?P<world_size>\d{1,7})\b"),
     # (RayWorkerWrapper rank=3 pid=…), RANK=3, global_rank: 3, process rank: 3
     re.compile(r"(?<![\w-])(?:global[_ ]|process )?rank\s?[=:]\s?(?P<rank>\d{1,6})\b", re.I),
+    #   rank      : 3 (local_rank: 3)   of torchrun's summary
+    re.compile(r"\brank {6}: (?P<rank>\d{1,6}) \(local_rank"),
     # 3: …   srun --label, pdsh numbers nothing
     re.compile(r"^\s{0,4}(?P<rank>\d{1,6}): (?=\S)"),
 )
@@ -63,7 +65,7 @@ _HOSTS = (
     re.compile(r"^(?P<host>[A-Za-z][A-Za-z0-9-]{0,62}\d[\w.-]{0,62}): (?=\S)"),
     re.compile(r"^\[pod/(?P<host>[\w.-]{1,253})/[\w.-]{1,63}\] "),
     # host      : gpu-a02   of torchrun's summary
-    re.compile(r"^\s{0,8}host\s{1,10}: (?P<host>[\w.-]{1,253})\s*$"),
+    re.compile(r"\bhost {6}: (?P<host>[\w.-]{1,253})"),
 )
 _WORLDS = (
     re.compile(r"\b(?:world[_ ]size|WORLD_SIZE|nranks)\s?[=:]?\s?['\"]?(?P<world_size>\d{1,7})\b"),

@@ -115,3 +115,4 @@ class Explanation:
     sources: tuple[Source, ...] = ()
     refuted: Mapping[str, str] = field(default_factory=dict)  # what a scan took out, and why
     nccl: NcclInfo | None = None
+    again: str = ""  # where an error that program and board can both make came again

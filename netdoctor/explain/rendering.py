@@ -56,6 +56,7 @@ def to_json(explanation: Explanation, manuals: Manuals) -> dict[str, Any]:
         },
         "unknown_lines": [_quote(one) for one in explanation.unknown],
         "refuted": dict(explanation.refuted),
+        "again": explanation.again,
         "nccl": nccl_info.to_json(explanation.nccl) if explanation.nccl else None,
         "files": [
             {"file": one.name, "lines": one.lines, "bytes": one.size_bytes, "remarks": list(one.remarks)}
@@ -161,6 +162,8 @@ def headings(explanation: Explanation) -> Iterator[str]:
         yield f"{who} nothing of a failure: killed, stuck, or done early."
     if ranks.first is not None:
         yield f"First to fail: {_who(ranks.first)}{_when(ranks.first)}"
+        if explanation.again:
+            yield explanation.again
     elif _has_unknown_failure(explanation):
         yield "Nothing was recognised."
     else:

@@ -1,0 +1,105 @@
+"""Whether an error that program and board can both make came again, and where. Pure.
+
+What stays with a node whatever rank runs there is its board's; what goes to other nodes is the program's; the
+same rank on the same node again is neither's yet (NVIDIA's GPU debug guidelines: exchange the GPU and see).
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from netdoctor.explain.knowledge import Role
+from netdoctor.explain.lines import moment
+from netdoctor.explain.model import Hit
+from netdoctor.explain.quoting import sanitized
+from netdoctor.text import listing, ranges
+
+BOARD, PROGRAM = "gpu_hardware_fault", "program_failed"
+# Seconds between two lines of one failure; what comes later is of another run.
+APART = 120.0
+# Lines from an exception to the launcher's report of it.
+BELOW = 60
+# Percent, as of a pattern's `supports` and `against`.
+SUPPORTS, AGAINST = 60, 60
+NAMED_MAX = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Where it came. favours: BOARD, PROGRAM, or "" where that does not tell."""
+
+    favours: str
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    host: str
+    rank: int | None
+
+
+def again(hits: Sequence[Hit], host_of: Callable[[Hit], str]) -> Again | None:
+    """None where it came once, or nothing says on which node."""
+    runs = list(_runs(hits, host_of))
+    places = [place for run in runs for place in run]
+    names = list(dict.fromkeys(place.host for place in places))
+    if len(names) > 1:
+        if len(runs) > 1 and any(all(name in {p.host for p in run} for run in runs) for name in names):
+            return None  # one node each time, and others: either
+        named = listing([sanitized(name, 80) for name in names[:NAMED_MAX]])
+        more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+        return Again(
+            PROGRAM, f"The same kind of CUDA error on {named}{more}: the program's, not one board's."
+        )
+    if len(runs) < 2:
+        return None
+    ranks = sorted({place.rank for place in places if place.rank is not None})
+    where = f"A CUDA error in {len(runs)} runs, each time on {sanitized(names[0], 80)}"
+    if len(ranks) > 1:
+        as_ranks = f"as ranks {listing(ranges(ranks))}"
+        return Again(BOARD, f"{where}, {as_ranks}: it stays with the node, so it is a board's.")
+    as_rank = f" as rank {ranks[0]}" if ranks else ""
+    return Again(
+        "", f"{where}{as_rank}: run without this node. If it goes with the rank, it is the program's."
+    )
+
+
+def _runs(hits: Sequence[Hit], host_of: Callable[[Hit], str]) -> Iterable[list[_Place]]:
+    stamps = _stamps(hits)
+    failed = []
+    for hit in filter(_is_either, hits):
+        if host := host_of(hit):
+            failed.append((_seconds(hit, stamps.get(hit.file, ())), _Place(host, hit.speaker.rank)))
+    run: list[_Place] = []
+    last: float | None = None
+    for seconds, place in sorted(failed, key=lambda one: one[0] or 0.0):
+        if run and seconds is not None and last is not None and seconds - last > APART:
+            yield run
+            run = []
+        run.append(place)
+        last = last if seconds is None else seconds
+    if run:
+        yield run
+
+
+def _stamps(hits: Sequence[Hit]) -> dict[str, list[tuple[int, float]]]:
+    """By log, the lines that have a time of their own."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    for hit in sorted(hits, key=lambda hit: hit.number):
+        if when := moment(hit.text):
+            found.setdefault(hit.file, []).append((hit.number, when.seconds))
+    return found
+
+
+def _seconds(hit: Hit, stamps: Sequence[tuple[int, float]]) -> float | None:
+    """When a line was written. A traceback has no time: the launcher's report below it has, and what stands
+    above may be of the run before."""
+    at = bisect_left(stamps, (hit.number, 0.0))
+    if at < len(stamps) and stamps[at][0] - hit.number <= BELOW:
+        return stamps[at][1]
+    return hit.when.seconds if hit.when else None
+
+
+def _is_either(hit: Hit) -> bool:
+    direct = hit.pattern.role in (Role.SYMPTOM, Role.CAUSE)
+    return direct and BOARD in hit.pattern.admits and PROGRAM in hit.pattern.admits
