@@ -16,7 +16,7 @@ from netdoctor.text import listing, ranges
 
 BOARD, PROGRAM = "gpu_hardware_fault", "program_failed"
 # Seconds between two lines of one failure; what comes later is of another run.
-APART = 120.0
+RUNS_GAP = 120.0
 # Lines from an exception to the launcher's report of it.
 BELOW = 60
 # Percent, as of a pattern's `supports` and `against`.
@@ -29,66 +29,53 @@ class Again:
     """Where it came. favours: BOARD, PROGRAM, or "" where that does not tell."""
 
     favours: str
-    said: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    host: str
-    rank: int | None
+    sentence: str
 
 
 def again(hits: Sequence[Hit], host_of: Callable[[Hit], str]) -> Again | None:
     """None where it came once, or nothing says on which node."""
     runs = list(_runs(hits, host_of))
-    places = [place for run in runs for place in run]
-    names = list(dict.fromkeys(place.host for place in places))
-    if len(names) > 1:
-        if len(runs) > 1 and any(all(name in {p.host for p in run} for run in runs) for name in names):
+    hosts = list(dict.fromkeys(host for run in runs for host, _ in run))
+    if len(hosts) > 1:
+        if len(runs) > 1 and any(all(host in dict(run) for run in runs) for host in hosts):
             return None  # one node each time, and others: either
-        named = listing([sanitized(name, 80) for name in names[:NAMED_MAX]])
-        more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
-        return Again(
-            PROGRAM, f"The same kind of CUDA error on {named}{more}: the program's, not one board's."
-        )
+        more = [f"{len(hosts) - NAMED_MAX} more"] * (len(hosts) > NAMED_MAX)
+        on = listing([*(sanitized(host, 80) for host in hosts[:NAMED_MAX]), *more])
+        return Again(PROGRAM, f"The same kind of CUDA error on {on}: the program's, not one board's.")
     if len(runs) < 2:
         return None
-    ranks = sorted({place.rank for place in places if place.rank is not None})
-    where = f"A CUDA error in {len(runs)} runs, each time on {sanitized(names[0], 80)}"
+    ranks = sorted({rank for run in runs for _, rank in run if rank is not None})
+    where = f"A CUDA error in {len(runs)} runs, each time on {sanitized(hosts[0], 80)}"
     if len(ranks) > 1:
-        as_ranks = f"as ranks {listing(ranges(ranks))}"
-        return Again(BOARD, f"{where}, {as_ranks}: it stays with the node, so it is a board's.")
+        sentence = f"{where}, as ranks {listing(ranges(ranks))}: it stays with the node, so it is a board's."
+        return Again(BOARD, sentence)
     as_rank = f" as rank {ranks[0]}" if ranks else ""
     return Again(
-        "", f"{where}{as_rank}: run without this node. If it goes with the rank, it is the program's."
+        "", f"{where}{as_rank}: run without this node: what goes with the rank is the program."
     )
 
 
-def _runs(hits: Sequence[Hit], host_of: Callable[[Hit], str]) -> Iterable[list[_Place]]:
-    stamps = _stamps(hits)
-    failed = []
-    for hit in filter(_is_either, hits):
-        if host := host_of(hit):
-            failed.append((_seconds(hit, stamps.get(hit.file, ())), _Place(host, hit.speaker.rank)))
-    run: list[_Place] = []
+def _runs(hits: Sequence[Hit], host_of: Callable[[Hit], str]) -> Iterable[list[tuple[str, int | None]]]:
+    """(host, rank) of each failure, by run."""
+    stamps: dict[str, list[tuple[int, float]]] = {}
+    for hit in sorted(hits, key=lambda hit: hit.number):
+        if when := moment(hit.text):
+            stamps.setdefault(hit.file, []).append((hit.number, when.seconds))
+    failures = [
+        (_seconds(hit, stamps.get(hit.file, ())), host, hit.speaker.rank)
+        for hit in hits
+        if _is_either(hit) and (host := host_of(hit))
+    ]
+    run: list[tuple[str, int | None]] = []
     last: float | None = None
-    for seconds, place in sorted(failed, key=lambda one: one[0] or 0.0):
-        if run and seconds is not None and last is not None and seconds - last > APART:
+    for seconds, host, rank in sorted(failures, key=lambda one: one[0] or 0.0):
+        if run and seconds is not None and last is not None and seconds - last > RUNS_GAP:
             yield run
             run = []
-        run.append(place)
+        run.append((host, rank))
         last = last if seconds is None else seconds
     if run:
         yield run
-
-
-def _stamps(hits: Sequence[Hit]) -> dict[str, list[tuple[int, float]]]:
-    """By log, the lines that have a time of their own."""
-    found: dict[str, list[tuple[int, float]]] = {}
-    for hit in sorted(hits, key=lambda hit: hit.number):
-        if when := moment(hit.text):
-            found.setdefault(hit.file, []).append((hit.number, when.seconds))
-    return found
 
 
 def _seconds(hit: Hit, stamps: Sequence[tuple[int, float]]) -> float | None:

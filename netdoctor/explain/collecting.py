@@ -14,12 +14,12 @@ RANK_HITS_MAX = 4  # of one pattern and rank
 PATTERN_HITS_MAX = 600
 UNKNOWN_MAX = 200
 RANKS_MAX = 200_000
-RANK_PLACES_MAX = 100
+RANK_HOSTS_MAX = 100
 TEXT_MAX = 4000  # kept of a line
 NOWHERE = {"localhost", "localhost.localdomain", "127.0.0.1", "::1"}  # any node may be it
 
 
-class Place(NamedTuple):
+class RankHost(NamedTuple):
     """A line that says where a rank runs. world: the size of the rank's group, 0 where it does not say."""
 
     number: int
@@ -39,7 +39,9 @@ class Gathered:
     ranks_named: bool = True  # the name of every log tells its rank, so that silent ranks are known
     logs: dict[int, bool] = field(default_factory=dict)  # by such ranks: whether a line looks like an error
     hosts: dict[str, None] = field(default_factory=dict)
-    places: dict[tuple[str, int], list[Place]] = field(default_factory=dict)  # by log and rank, in order
+    rank_hosts: dict[tuple[str, int], list[RankHost]] = field(
+        default_factory=dict
+    )  # by log and rank, in order
     world_size: int | None = None
     sources: list[Source] = field(default_factory=list)
 
@@ -51,10 +53,10 @@ class Gathered:
         """
         if hit.speaker.host or hit.speaker.rank is None:
             return "" if hit.speaker.host in NOWHERE else hit.speaker.host
-        told = self.places.get((hit.file, hit.speaker.rank), [])
-        below = [place.host for place in told if not place.world and place.number >= hit.number]
-        whole = max((place.world for place in told), default=0)
-        above = [place.host for place in told if place.world == whole and place.number < hit.number]
+        lines = self.rank_hosts.get((hit.file, hit.speaker.rank), [])
+        below = [line.host for line in lines if not line.world and line.number >= hit.number]
+        largest = max((line.world for line in lines), default=0)
+        above = [line.host for line in lines if line.world == largest and line.number < hit.number]
         return below[0] if below else above[-1] if above else ""
 
 
@@ -118,10 +120,10 @@ class Collector:
             self._host = by.host
         elif "torchrun-rank" in ids:
             by = replace(by, host=self._host)
-        if by.rank is not None and by.host and len(self.gathered.places) < RANKS_MAX:
-            told = self.gathered.places.setdefault((self._file, by.rank), [])
-            if by.host not in NOWHERE and len(told) < RANK_PLACES_MAX:
-                told.append(Place(found.number, by.world_size or 0, by.host))
+        if by.rank is not None and by.host and len(self.gathered.rank_hosts) < RANKS_MAX:
+            lines = self.gathered.rank_hosts.setdefault((self._file, by.rank), [])
+            if by.host not in NOWHERE and len(lines) < RANK_HOSTS_MAX:
+                lines.append(RankHost(found.number, by.world_size or 0, by.host))
         return by
 
     def _keep(self, pattern: Pattern, value: str, found: Found, by: Speaker) -> None:

@@ -78,7 +78,7 @@ def judge(gathered: Gathered, knowledge: Knowledge) -> Explanation:
         echo_count=sum(gathered.counts.get(i, 0) for i in {h.pattern.id for h in echoes}),
         unknown=tuple(quote(hit) for hit in unknown[:UNKNOWN_SHOWN]),
         sources=tuple(gathered.sources),
-        again=came.said if came is not None else "",
+        again=came.sentence if came is not None else "",
     )
 
 

@@ -46,17 +46,17 @@ _COMMON = frozenset(map(fold, _WORDS))
 
 
 class _Part(NamedTuple):
-    """What is left of a part of an expression: it is one of these texts (whole), or holds one of them."""
+    """What is left of a part of an expression: it is one of these texts (exact), or holds one of them."""
 
     texts: frozenset[str]
-    whole: bool
+    exact: bool
 
 
 _ANYTHING = _Part(frozenset(), False)
 _NOTHING = frozenset([""])
 LEAST_LETTERS = 3
 LETTERS_MAX = 4
-TEXTS_MAX = 48  # of a part that is known whole
+TEXTS_MAX = 48  # of a part that is known exact
 
 
 def required(regex: str) -> tuple[frozenset[str], ...]:
@@ -77,7 +77,7 @@ def _needed(parts: Iterable[_Part]) -> list[frozenset[str]]:
     found: list[frozenset[str]] = []
     run = _NOTHING
     for part in parts:
-        if not part.whole:
+        if not part.exact:
             found += (run, part.texts) if part.texts else (run,)
             run = _NOTHING
         elif (longer := _joined(run, part.texts)) is not None:
@@ -115,14 +115,14 @@ def _flat(items: Iterable[Any]) -> Iterator[_Part]:
         if is_literal:
             yield _Part(frozenset([fold("".join(map(chr, (code for _, code in some))))]), True)
         else:
-            yield from _others(some)
+            yield from _parts(some)
 
 
 def _is_literal(item: tuple[Any, Any]) -> bool:
     return item[0] is _constants.LITERAL
 
 
-def _others(items: Iterable[Any]) -> Iterator[_Part]:
+def _parts(items: Iterable[Any]) -> Iterator[_Part]:
     for op, argument in items:
         if op in (_constants.AT, _constants.ASSERT, _constants.ASSERT_NOT):
             continue
@@ -140,30 +140,30 @@ def _others(items: Iterable[Any]) -> Iterator[_Part]:
 
 
 def _one_of(branches: Sequence[list[_Part]]) -> _Part:
-    whole = [_whole(branch) for branch in branches]
-    texts = frozenset().union(*(one for one in whole if one))
-    if None not in whole and len(texts) <= TEXTS_MAX:
+    exact = [_exact_texts(branch) for branch in branches]
+    texts = frozenset().union(*(one for one in exact if one))
+    if None not in exact and len(texts) <= TEXTS_MAX:
         return _Part(texts, True)
     best = [_best(branch) for branch in branches]
     usable = all(one and "" not in one for one in best)
     return _Part(frozenset().union(*best), False) if usable else _ANYTHING
 
 
-def _whole(parts: Iterable[_Part]) -> frozenset[str] | None:
+def _exact_texts(parts: Iterable[_Part]) -> frozenset[str] | None:
     """All texts of parts in a row; None where they are not known, or are many."""
     run: frozenset[str] | None = _NOTHING
     for part in parts:
-        run = _joined(run, part.texts) if part.whole and run is not None else None
+        run = _joined(run, part.texts) if part.exact and run is not None else None
     return run
 
 
 def _repeated(least: int, most: int, items: Any) -> Iterator[_Part]:
     parts = list(_flat(items))
-    whole = _whole(parts)
-    if whole == _NOTHING:
+    exact = _exact_texts(parts)
+    if exact == _NOTHING:
         return  # blanks, digits, signs: nothing of them is left in a folded line
-    if whole is not None and most == 1:
-        yield _Part(whole if least else whole | _NOTHING, True)
+    if exact is not None and most == 1:
+        yield _Part(exact if least else exact | _NOTHING, True)
         return
     yield _ANYTHING
     if least:

@@ -170,7 +170,9 @@ class _Finder:
 
     def __init__(self, letters: Sequence[tuple[frozenset[str], ...]]) -> None:
         numbers: dict[str, int] = {}
-        sets = [[{numbers.setdefault(text, len(numbers)) for text in one} for one in of] for of in letters]
+        sets = [
+            [{numbers.setdefault(text, len(numbers)) for text in one} for one in all_of] for all_of in letters
+        ]
         self._failing = {numbers.setdefault(text, len(numbers)) for text in _FAILURE_LETTERS}
         self._patterns: list[list[int]] = [[] for _ in numbers]
         for index, (best, *_) in enumerate(sets):

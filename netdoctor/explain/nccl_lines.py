@@ -116,16 +116,16 @@ class NcclReader:
             text = data[match.start() : min(end, match.start() + 4000)].decode("utf-8", "replace")
             self._take(by, text.removeprefix("NCCL INFO "))
         for (by, over), count in links.items():
-            _, rank = self._of(by)
+            _, rank = self._who(by)
             if rank is not None and over:
                 _link(rank, over.decode("utf-8", "replace"), count)
 
     def _take(self, by: Device, text: str) -> None:
-        process, rank = self._of(by)
+        process, rank = self._who(by)
         if process is not None and (rank is None or not _rank(rank, text)):
             _process(process, text)
 
-    def _of(self, by: Device) -> tuple[Process | None, Rank | None]:
+    def _who(self, by: Device) -> tuple[Process | None, Rank | None]:
         """Whose line it is; nobody's where there are too many."""
         host, pid, device = by
         who = (host, pid) if host else (self._file, "")
