@@ -28,12 +28,12 @@ TOUCHED = {"check": 2, "fact": 3, "option": 5, "format": 4}
 OPTION_MODULES = 3
 FUNCTION_MOST = 60
 # Lines of Python in all rooms. Whoever needs more takes them from somewhere, or says here why not. The
-# newest first, each what did not exist: where a CUDA error came again (230), `rdma.rail-switch`, leaves that nodes know and `rail=` (640),
-# `hosts --topology` (300), `host.health` (395), the groups of a job
-# (520), files of models for `plan --fit` (260), bars of a ladder (90), `host.bmc` (240), `netdoctor mcp`
-# (640), `history` and `-o npd` (430), a trial in reports and on a page (860), `bw.ladder` (420),
-# `bw.collectives`, `gpu.bits`, `fs.rate` (750 each, about), `netdoctor soak` (500), `explain hang` (830),
-# what lint reads further, how jobs end.
+# newest first, each what did not exist: where a CUDA error came again (230),
+# `rdma.rail-switch`, leaves that nodes know and `rail=` (640), `hosts --topology` (300), `host.health` (395),
+# the groups of a job (520), files of models for `plan --fit` (260), bars of a ladder (90), `host.bmc` (240),
+# `netdoctor mcp` (640), `history` and `-o npd` (430), a trial in reports and on a page (860),
+# `bw.ladder` (420), `bw.collectives`, `gpu.bits`, `fs.rate` (750 each, about), `netdoctor soak` (500),
+# `explain hang` (830), what lint reads further, how jobs end.
 PRODUCT_MOST = 110_650
 # Words that say neither what something is nor what it does: no function, class, parameter, variable or
 # attribute has one of them as its whole name. What the field says instead is in docs/glossary.md.
