@@ -41,11 +41,11 @@ def again(hits: Sequence[Hit], host_of: Callable[[Hit], str]) -> Again | None:
             return None  # one node each time, and others: either
         more = [f"{len(hosts) - NAMED_MAX} more"] * (len(hosts) > NAMED_MAX)
         on = listing([*(sanitized(host, 80) for host in hosts[:NAMED_MAX]), *more])
-        return Again(PROGRAM, f"The same kind of CUDA error on {on}: the program's, not one board's.")
+        return Again(PROGRAM, f"The same kind of GPU error on {on}: the program's, not one board's.")
     if len(runs) < 2:
         return None
     ranks = sorted({rank for run in runs for _, rank in run if rank is not None})
-    where = f"A CUDA error in {len(runs)} runs, each time on {sanitized(hosts[0], 80)}"
+    where = f"A GPU error in {len(runs)} runs, each time on {sanitized(hosts[0], 80)}"
     if len(ranks) > 1:
         sentence = f"{where}, as ranks {listing(ranges(ranks))}: it stays with the node, so it is a board's."
         return Again(BOARD, sentence)
@@ -89,4 +89,4 @@ def _seconds(hit: Hit, stamps: Sequence[tuple[int, float]]) -> float | None:
 
 def _is_either(hit: Hit) -> bool:
     direct = hit.pattern.role in (Role.SYMPTOM, Role.CAUSE)
-    return direct and BOARD in hit.pattern.admits and PROGRAM in hit.pattern.admits
+    return direct and set(hit.pattern.admits) == {BOARD, PROGRAM}

@@ -105,5 +105,10 @@ def test_a_host_that_any_node_may_be_tells_nothing() -> None:
     assert (said.again, said.ranks.first.host if said.ranks.first else None) == ("", "")
 
 
+def test_what_other_causes_explain_as_well_is_not_compared() -> None:
+    other = [one.replace("an illegal memory access was encountered", "unknown error") for one in OTHER_NODE]
+    assert of_runs(other).again == ""
+
+
 def test_names_of_hosts_are_made_inert() -> None:
     assert "\x1b" not in of_runs([one.replace("gpu07", "gpu\x1b[31m07") for one in SAME_NODE]).again
