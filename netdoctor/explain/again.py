@@ -50,9 +50,7 @@ def again(hits: Sequence[Hit], host_of: Callable[[Hit], str]) -> Again | None:
         sentence = f"{where}, as ranks {listing(ranges(ranks))}: it stays with the node, so it is a board's."
         return Again(BOARD, sentence)
     as_rank = f" as rank {ranks[0]}" if ranks else ""
-    return Again(
-        "", f"{where}{as_rank}: run without this node: what goes with the rank is the program."
-    )
+    return Again("", f"{where}{as_rank}: run without this node; if it comes again, it is the program's.")
 
 
 def _runs(hits: Sequence[Hit], host_of: Callable[[Hit], str]) -> Iterable[list[tuple[str, int | None]]]:

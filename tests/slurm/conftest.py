@@ -51,7 +51,10 @@ MUNGE = (
     "install -d -m 755 -o root /run/munge /var/log/munge /var/lib/munge && chown root: /etc/munge && munged"
 )
 # What netdoctor imports for a scan, with what that imports in turn.
-NEEDED = ("fabric", "paramiko", "gevent", "ClusterShell", "msgspec", "psutil", "nvidia-ml-py", "PyYAML")
+NEEDED = (
+    *("fabric", "paramiko", "gevent", "ClusterShell", "msgspec", "psutil", "nvidia-ml-py", "PyYAML"),
+    "ahocorasick-rs",
+)
 WRAPPER = """\
 #!/bin/sh
 PYTHONPATH={site} exec {python} -m netdoctor "$@"

@@ -128,7 +128,8 @@ def test_accelerate(lab: Lab, folder: Path, train: Path) -> None:
     assert is_clean(lab, train)
 
 
-@pytest.mark.parametrize("way", [pytest.param("pdsh", marks=pytest.mark.weekly), "no_ssh"])
+@pytest.mark.weekly
+@pytest.mark.parametrize("way", ["pdsh", "no_ssh"])
 def test_deepspeed(lab: Lab, folder: Path, train: Path, way: str) -> None:
     """Its own launcher: by pdsh from the first node, or started on each node."""
     place, program = launcher("NETDOCTOR_TEST_DEEPSPEED", "deepspeed", "deepspeed.launcher.runner")
