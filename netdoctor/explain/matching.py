@@ -36,7 +36,7 @@ _FAILURE_LETTERS = tuple(
     )
 )
 KINDS_MAX = 40_000
-KIND_LETTERS_MAX = 600  # longer ones are not kept
+KIND_LETTERS_MAX = 600  # of longer ones only a hash is kept
 LINE_SHOWN = 16_384  # of either end of one line, for expressions
 
 
@@ -58,10 +58,10 @@ class Matcher:
         self._patterns = tuple(patterns)
         self._finder = _finder(tuple(pattern.letters for pattern in patterns))
         self._often = often
-        self._passed: set[bytes] = set()  # kinds that nothing can be, and those seen often enough
-        self._known: dict[bytes, _Kind] = {}
-        self._counts: dict[bytes, int] = {}
-        self._tired: set[bytes] = set()  # of those passed over, the kinds seen often enough in this log
+        self._passed: set[bytes | int] = set()  # kinds that nothing can be, and those seen often enough
+        self._known: dict[bytes | int, _Kind] = {}
+        self._counts: dict[bytes | int, int] = {}
+        self._tired: set[bytes | int] = set()  # of those passed over, the kinds seen often enough in this log
 
     def restart(self) -> None:
         """Another log begins."""
@@ -94,20 +94,18 @@ class Matcher:
 
     def _known_kind(self, folded: bytes) -> "_Kind | None":
         """What lines of the kind may be; None where they are passed over from now on."""
-        if folded in self._passed:  # since the block was looked through
+        key: bytes | int = folded if len(folded) <= KIND_LETTERS_MAX else hash(folded)
+        if key in self._passed:  # a long one, or since the block was looked through
             return None
-        kind = self._known.get(folded)
+        kind = self._known.get(key) or self._finder.look(folded)
         if kind is None:
-            kind = self._finder.look(folded)
-            if kind is None:
-                if len(folded) <= KIND_LETTERS_MAX:
-                    self._passed.add(folded)
-                return None
-            self._known[folded] = kind
-        times = self._counts[folded] = self._counts.get(folded, 0) + 1
+            self._passed.add(key)
+            return None
+        self._known[key] = kind
+        times = self._counts[key] = self._counts.get(key, 0) + 1
         if times >= self._often or not kind.candidates:
-            self._tired.add(folded)
-            self._passed.add(folded)
+            self._tired.add(key)
+            self._passed.add(key)
         return kind
 
     def _forget(self) -> None:
