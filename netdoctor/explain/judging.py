@@ -36,7 +36,9 @@ def judge(gathered: Gathered, knowledge: Knowledge) -> Explanation:
     """The causes that the lines admit."""
     hits = _by_all(_in_the_end(_counting(ordered(gathered.hits)), gathered), gathered.ranks)
     hits = _in_order_of_death(hits)
-    came = again(hits, gathered.host_of)
+    # Where a line names one of the two, nothing is to be guessed.
+    stated = any(_names_any(hit.pattern) and {BOARD, PROGRAM} & hit.pattern.admits.keys() for hit in hits)
+    came = None if stated else again(hits, gathered.host_of)
     weights = _weights(hits, came)
     by_label: dict[str, list[Hit]] = {}
     for hit in hits:

@@ -105,6 +105,22 @@ def test_a_host_that_any_node_may_be_tells_nothing() -> None:
     assert (said.again, said.ranks.first.host if said.ranks.first else None) == ("", "")
 
 
+@pytest.mark.parametrize(
+    ("line", "label"),
+    [
+        (
+            "gpu07 kernel: NVRM: Xid (PCI:0000:44:00): 79, pid=1, name=python, GPU has fallen off the bus.",
+            BOARD,
+        ),
+        ("[rank3]: torch.AcceleratorError: CUDA error: device-side assert triggered", PROGRAM),
+    ],
+)
+@pytest.mark.parametrize("runs", [SAME_NODE, OTHER_NODE], ids=["same node", "other node"])
+def test_nothing_is_guessed_where_a_line_names_it(runs: list[str], line: str, label: str) -> None:
+    said = of_runs([f"{runs[0]}{line}\n", *runs[1:]])
+    assert (said.reasons[0].known.label, said.again) == (label, "")
+
+
 def test_what_other_causes_explain_as_well_is_not_compared() -> None:
     other = [one.replace("an illegal memory access was encountered", "unknown error") for one in OTHER_NODE]
     assert of_runs(other).again == ""
