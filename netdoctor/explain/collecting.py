@@ -39,9 +39,8 @@ class Gathered:
     ranks_named: bool = True  # the name of every log tells its rank, so that silent ranks are known
     logs: dict[int, bool] = field(default_factory=dict)  # by such ranks: whether a line looks like an error
     hosts: dict[str, None] = field(default_factory=dict)
-    rank_hosts: dict[tuple[str, int], list[RankHost]] = field(
-        default_factory=dict
-    )  # by log and rank, in order
+    # By log and rank, in order.
+    rank_hosts: dict[tuple[str, int], list[RankHost]] = field(default_factory=dict)
     world_size: int | None = None
     sources: list[Source] = field(default_factory=list)
 

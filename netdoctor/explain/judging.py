@@ -38,8 +38,8 @@ def judge(gathered: Gathered, knowledge: Knowledge) -> Explanation:
     hits = _in_order_of_death(hits)
     # Where a line names one of the two, nothing is to be guessed.
     stated = any(_names_any(hit.pattern) and {BOARD, PROGRAM} & hit.pattern.admits.keys() for hit in hits)
-    came = None if stated else again(hits, gathered.host_of)
-    weights = _weights(hits, came)
+    recurrence = None if stated else again(hits, gathered.host_of)
+    weights = _weights(hits, recurrence)
     by_label: dict[str, list[Hit]] = {}
     for hit in hits:
         for label in hit.pattern.admits:
@@ -80,7 +80,7 @@ def judge(gathered: Gathered, knowledge: Knowledge) -> Explanation:
         echo_count=sum(gathered.counts.get(i, 0) for i in {h.pattern.id for h in echoes}),
         unknown=tuple(quote(hit) for hit in unknown[:UNKNOWN_SHOWN]),
         sources=tuple(gathered.sources),
-        again=came.sentence if came is not None else "",
+        again=recurrence.sentence if recurrence is not None else "",
     )
 
 
@@ -178,11 +178,11 @@ def _in_the_end(hits: Sequence[Hit], gathered: Gathered) -> list[Hit]:
     ]
 
 
-def _weights(hits: Sequence[Hit], came: Again | None) -> dict[str, float]:
+def _weights(hits: Sequence[Hit], recurrence: Again | None) -> dict[str, float]:
     patterns = [*{hit.pattern.id: hit.pattern for hit in hits}.values()]
-    if came is not None and came.favours:
-        other = PROGRAM if came.favours == BOARD else BOARD
-        patterns.append(Pattern(supports={came.favours: SUPPORTS}, against={other: AGAINST}))
+    if recurrence is not None and recurrence.favours:
+        other = PROGRAM if recurrence.favours == BOARD else BOARD
+        patterns.append(Pattern(supports={recurrence.favours: SUPPORTS}, against={other: AGAINST}))
     certain = {
         label
         for pattern in patterns

@@ -23,6 +23,11 @@ class Moment:
     seconds: float  # since 1970
     aware: bool  # the line names its zone; UTC where not
 
+    @property
+    def kind(self) -> tuple[bool, bool]:
+        """Times of one kind can be compared: with a zone or without, with a year or without."""
+        return self.aware, self.seconds < _YEARLESS_END
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speaker:
@@ -96,6 +101,7 @@ _SYSLOG = re.compile(
 _EPOCH = re.compile(r"(?:^|\[)(?P<e>1[5-9]\d{8}\.\d{3,9})\b")
 # Where a line has no year; only the order matters.
 YEARLESS = 2000
+_YEARLESS_END = calendar.timegm((YEARLESS + 1, 1, 1, 0, 0, 0))
 
 
 def speaker(line: str) -> Speaker:

@@ -54,9 +54,9 @@ class _Part(NamedTuple):
 
 _ANYTHING = _Part(frozenset(), False)
 _NOTHING = frozenset([""])
-LEAST_LETTERS = 3
-LETTERS_MAX = 4
-TEXTS_MAX = 48  # of a part that is known exact
+LEAST_LETTERS = 3  # shorter texts are in every other line
+LETTERS_MAX = 4  # that a class may leave of a character; more count as any
+TEXTS_MAX = 48  # that an exact part may be; more are searched for part by part
 
 
 def required(regex: str) -> tuple[frozenset[str], ...]:

@@ -96,7 +96,7 @@ class NcclReader:
 
     def block(self, data: bytes) -> None:
         """Take in what NCCL says in a block."""
-        if self.log.cut or b"NCCL" not in data:
+        if b"NCCL" not in data:
             return
         links: Counter[tuple[Device, bytes]] = Counter()
         end = -1
@@ -137,9 +137,10 @@ class NcclReader:
             process = self.log.processes[who] = Process()
         if not device:
             return process, None
-        rank = self.log.ranks.get((*who, device))
+        key = (*who, device)
+        rank = self.log.ranks.get(key)
         if rank is None:
-            rank = self.log.ranks.setdefault((*who, device), Rank())
+            rank = self.log.ranks[key] = Rank()
         return process, rank
 
 

@@ -31,9 +31,9 @@ def run(hour: int, *places: tuple[str, int]) -> str:
     )
 
 
-def of_runs(runs: Sequence[str], apart: bool = True) -> Explanation:
+def of_runs(runs: Sequence[str], separate: bool = True) -> Explanation:
     logs = {f"slurm-{4711 + number}.out": one for number, one in enumerate(runs)}
-    return explain_text(logs if apart else {"job.log": "".join(runs)})
+    return explain_text(logs if separate else {"job.log": "".join(runs)})
 
 
 SAME_RANK = [run(3, ("gpu07", 3)), run(5, ("gpu07", 3))]
@@ -41,7 +41,7 @@ SAME_NODE = [run(3, ("gpu07", 3)), run(5, ("gpu07", 11)), run(9, ("gpu07", 20))]
 OTHER_NODE = [run(3, ("gpu07", 3)), run(5, ("gpu09", 3))]
 
 
-@pytest.mark.parametrize("apart", [True, False], ids=["a log a run", "one log"])
+@pytest.mark.parametrize("separate", [True, False], ids=["a log a run", "one log"])
 @pytest.mark.parametrize(
     ("runs", "first", "says"),
     [
@@ -51,18 +51,24 @@ OTHER_NODE = [run(3, ("gpu07", 3)), run(5, ("gpu09", 3))]
         (SAME_RANK, PROGRAM, "in 2 runs, each time on gpu07 as rank 3: run without this node"),
         ([run(3, ("gpu07", 3))], PROGRAM, ""),
         ([run(3, ("gpu07", 3), ("gpu07", 4))], PROGRAM, ""),  # one run, one node
+        (
+            [run(3, ("gpu07", 3), ("gpu07", 4)), run(5, ("gpu07", 3), ("gpu07", 4))],
+            PROGRAM,
+            "each time on gpu07 as ranks 3-4: run without",
+        ),
+        ([run(3, ("gpu07", 3), ("gpu07", 4)), run(5, ("gpu07", 4))], PROGRAM, "as rank 4: run without"),
         ([run(3, ("gpu07", 3)), run(5, ("gpu07", 11), ("gpu09", 20))], PROGRAM, ""),  # either
     ],
 )
-def test_where_it_came_again_tells_program_and_board_apart(
-    runs: list[str], first: str, says: str, apart: bool
+def test_where_it_came_again_decides_between_program_and_board(
+    runs: list[str], first: str, says: str, separate: bool
 ) -> None:
-    said = of_runs(runs, apart)
-    assert (said.reasons[0].known.label, bool(said.again)) == (first, bool(says))
-    assert says in said.again
-    assert not {str(one.confidence) for one in said.reasons} & {"certain"}
-    assert (said.again in list(headings(said))) == bool(says)
-    assert to_json(said, {})["again"] == said.again
+    answer = of_runs(runs, separate)
+    assert (answer.reasons[0].known.label, bool(answer.again)) == (first, bool(says))
+    assert says in answer.again
+    assert not {str(one.confidence) for one in answer.reasons} & {"certain"}
+    assert (answer.again in list(headings(answer))) == bool(says)
+    assert to_json(answer, {})["again"] == answer.again
 
 
 def test_order_of_runs_does_not_matter() -> None:
@@ -101,8 +107,8 @@ def test_torchrun_s_own_summary_says_where_a_rank_ran() -> None:
 
 
 def test_a_host_that_any_node_may_be_tells_nothing() -> None:
-    said = of_runs([one.replace("gpu07", "localhost") for one in SAME_NODE])
-    assert (said.again, said.ranks.first.host if said.ranks.first else None) == ("", "")
+    answer = of_runs([one.replace("gpu07", "localhost") for one in SAME_NODE])
+    assert (answer.again, answer.ranks.first.host if answer.ranks.first else None) == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -117,8 +123,26 @@ def test_a_host_that_any_node_may_be_tells_nothing() -> None:
 )
 @pytest.mark.parametrize("runs", [SAME_NODE, OTHER_NODE], ids=["same node", "other node"])
 def test_nothing_is_guessed_where_a_line_names_it(runs: list[str], line: str, label: str) -> None:
-    said = of_runs([f"{runs[0]}{line}\n", *runs[1:]])
-    assert (said.reasons[0].known.label, said.again) == (label, "")
+    answer = of_runs([f"{runs[0]}{line}\n", *runs[1:]])
+    assert (answer.reasons[0].known.label, answer.again) == (label, "")
+
+
+def test_times_that_cannot_be_compared_make_no_runs() -> None:
+    """A log with years beside one without: of one run, or of two."""
+    dated = SAME_NODE[1].replace("E1126 05:07:51.100000 1081 ", "2025-11-26 05:07:51,100 ERROR ")
+    assert of_runs([SAME_NODE[0], dated]).again == ""
+
+
+def test_the_kernel_s_line_of_the_same_failure_is_no_run_of_its_own() -> None:
+    kernel = "Nov 26 01:07:51 gpu07 kernel: NVRM: Xid (PCI:0000:44:00): 31, pid=1, name=python, Ch 00000008\n"
+    assert of_runs([run(3, ("gpu07", 3)), kernel]).again == ""
+
+
+def test_a_device_that_is_lost_on_two_nodes_is_not_the_program_s() -> None:
+    lost = "level_zero backend failed with error: 20 (UR_RESULT_ERROR_DEVICE_LOST)"
+    runs = [one.replace("CUDA error: an illegal memory access was encountered", lost) for one in OTHER_NODE]
+    answer = of_runs(runs)
+    assert (answer.reasons[0].known.label, answer.again) == (BOARD, "")
 
 
 def test_what_other_causes_explain_as_well_is_not_compared() -> None:
