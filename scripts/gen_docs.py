@@ -1,9 +1,11 @@
-"""Write docs/checks/ and docs/lint/ from docstrings, and the tables of docs/verdict.md and expect.md.
+"""Write docs/checks/ and docs/lint/ from docstrings, the tables of docs/verdict.md and expect.md, and
+what `explain log` looks for in a line before it tries an expression.
 
 With --check nothing is written; exit 1 when a page differs from what the checks say.
 """
 
 import argparse
+import json
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -17,11 +19,14 @@ from netdoctor.check import Check, Profile
 from netdoctor.engine.assemble.families import sort_key
 from netdoctor.engine.assemble.scope import SUBJECTS
 from netdoctor.engine.registry import load_builtin
+from netdoctor.explain.knowledge import load
+from netdoctor.explain.literals import key_of, required
 from netdoctor.lint.engine import rules
 from netdoctor.lint.model import Kind, Rule
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 CHECKS, LINT = DOCS / "checks", DOCS / "lint"
+LETTERS = DOCS.parent / "netdoctor" / "explain" / "data" / "letters.json"
 VERDICT, EXPECT = DOCS / "verdict.md", DOCS / "expect.md"
 LINT_GENERATED = "<!-- Generated from netdoctor/lint/rules/ by `make docs`. Edit the docstring. -->"
 # Around what is generated in a page that is written by hand: its word is families or keys.
@@ -194,7 +199,17 @@ def written(checks: Iterable[Check]) -> dict[Path, str]:
         EXPECT: expected(checks, EXPECT.read_text("utf-8")),
         DOCS / "options.md": gen_tables.options_page(),
         DOCS / "facts.md": gen_tables.facts_page(),
+        LETTERS: letters(),
     }
+
+
+def letters() -> str:
+    """What each expression of the knowledge cannot match without, a line each."""
+    regexes = {key_of(one.regex): required(one.regex) for one in load().patterns}
+    rows = (
+        f'"{key}": {json.dumps([sorted(texts) for texts in sets])}' for key, sets in sorted(regexes.items())
+    )
+    return "{\n" + ",\n".join(rows) + "\n}\n"
 
 
 def _around(text: str, word: str, table: str) -> str:
@@ -223,7 +238,7 @@ def main() -> int:
     if options.check:
         for path, text in tables.items():
             if text != found[path]:
-                print(f"docs/{path.name} is stale: run `make docs`", file=sys.stderr)
+                print(f"{path.relative_to(DOCS.parent)} is stale: run `make docs`", file=sys.stderr)
         for name in different:
             print(f"docs/checks/{name} is stale: run `make docs`", file=sys.stderr)
         for name in different_lint:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import structs
 
 from netdoctor.compat import StrEnum, tomllib
-from netdoctor.explain.literals import LEAST_LETTERS, required
+from netdoctor.explain.literals import LEAST_LETTERS, required_fast
 
 FOLDER = Path(__file__).parent / "knowledge"
 CERTAIN = 100
@@ -198,7 +198,7 @@ def _pattern(row: _Row, label: str, name: str, number: int) -> Pattern:
 
 def _letters(where: str, text: str) -> tuple[frozenset[str], ...]:
     try:
-        letters = required(text)
+        letters = required_fast(text)
     except re.error as error:
         raise KnowledgeError(f"{where}: regex: {error}") from error
     if not letters:

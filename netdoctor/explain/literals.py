@@ -5,13 +5,17 @@ addresses and hashes are gone whether decimal or hexadecimal: ``errno: (\\d+) - 
 ``rrnorsslryinus``, whatever the number.
 """
 
+import hashlib
 import importlib
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import groupby
+from pathlib import Path
 from typing import Any, NamedTuple
+
+import msgspec
 
 _NEW = sys.version_info >= (3, 11)
 _parser: Any = importlib.import_module("re._parser" if _NEW else "sre_parse")
@@ -66,6 +70,25 @@ def required(regex: str) -> tuple[frozenset[str], ...]:
     return tuple(
         sorted((one for one in sets if min(map(len, one)) >= LEAST_LETTERS), key=_worth_of_any, reverse=True)
     )
+
+
+def required_fast(regex: str) -> tuple[frozenset[str], ...]:
+    """What `required` gives, looked up where it was worked out before: for all patterns that takes half a second.
+
+    scripts/gen_docs.py writes the table; an expression that it lacks costs time and nothing else.
+    """
+    return _worked_out().get(key_of(regex)) or required(regex)
+
+
+def key_of(regex: str) -> str:
+    """What the table knows an expression by."""
+    return hashlib.blake2b(regex.encode(), digest_size=8).hexdigest()
+
+
+@cache
+def _worked_out() -> dict[str, tuple[frozenset[str], ...]]:
+    text = Path(__file__).with_name("data").joinpath("letters.json").read_bytes()
+    return msgspec.json.decode(text, type=dict[str, tuple[frozenset[str], ...]])
 
 
 def _shortest(texts: frozenset[str]) -> frozenset[str]:

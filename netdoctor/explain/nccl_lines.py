@@ -9,25 +9,29 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 
 LINES_MAX = 200_000
 PROCESSES_MAX = 20_000
 ENVIRONMENT_MAX = 200
 
-# What to look for in a block; everything else that NCCL says at INFO is passed over. Groups: of a connection
-# whether it is the receiving end, and over what it goes.
+# What to look for in a block; everything else that NCCL says at INFO is passed over.
 _WORTH = re.compile(
-    rb"NCCL INFO (?:Channel \d+(?:/\d+)? : \d+\[\w+\] -> \d+\[\w+\] (?:\[(?:send|(receive))\] )?"
-    rb"via ([^\n]{1,80})|Bootstrap ?:|NET/|Using network |Assigned NET plugin |\d+ coll channels"
-    rb"|\[?(?:Rank \d+\] )?(?:nccl\w+ )?comm 0x|cudaDriverVersion |NVLS multicast|GPU Direct RDMA"
-    rb"|TUNER/Plugin|Using tuner plugin|PROFILER/Plugin|NCCL version|NCCL_\w+ set )"
-    rb"|NCCL version \d"
+    rb"NCCL INFO (?!Channel |comm )(?:Bootstrap ?:|NET/|Using network |Assigned NET plugin |\d+ coll channels"
+    rb"|cudaDriverVersion |NVLS multicast|GPU Direct RDMA|TUNER/Plugin|Using tuner plugin|PROFILER/Plugin"
+    rb"|NCCL version|NCCL_\w+ set )|NCCL version \d"
 )
+# What it says by the thousand. Groups: pid, device; of a connection whether it is the receiving end, and over what
+# it goes; of a communicator its address, rank, size, and how far it is.
+_OFTEN = re.compile(
+    rb":(\d{1,10}):\d{1,10} \[(\d{1,4})\] NCCL INFO (?:Channel [\d/ :a-f\[\]x>-]{9,90}"
+    rb"(?:(?:send|(receive))\] )?via ([^\n]{1,80})"
+    rb"|(?:\[?Rank \d+\] )?(?:nccl\w+ )?comm (0x[0-9a-f]+) (?:parent \S+ )?rank (\d{1,9}) n[rR]anks (\d{1,9}) "
+    rb"cudaDev[^\n]{0,300}- ?Init (START|COMPLETE))"
+)
+_HOST = re.compile(rb"[A-Za-z0-9][\w.-]{0,253}\Z")
 _SPEAKER = re.compile(rb"([A-Za-z0-9][\w.-]{0,253}):(\d{1,10}):\d{1,10} \[(\d{1,4})\]\Z")
 _VERSION = re.compile(r"NCCL version (\d{1,2}\.\d{1,3}\.\d{1,3})\S{0,40}?\+cuda(\d{1,2}\.\d{1,2})")
-_INIT = re.compile(
-    r"comm (0x[0-9a-f]+) (?:parent \S+ )?rank (\d+) n[rR]anks (\d+) cudaDev.{0,300}- ?Init (START|COMPLETE)"
-)
 _DEVICE = re.compile(r"NET/([A-Za-z_]\w{0,30})/(\d{1,4})\b")
 _COUNTS = re.compile(
     r"(\d+) coll channels, (?:\d+ collnet channels, )?(?:(\d+) nvls channels, )?(\d+) p2p channels,"
@@ -65,8 +69,8 @@ class Rank:
     links: dict[str, int] = field(default_factory=dict)
     devices: set[int] = field(default_factory=set)  # NCCL's numbers of those that it sends over
     nvls: bool | None = None
-    begun: set[str] = field(default_factory=set)
-    done: set[str] = field(default_factory=set)
+    begun: set[bytes] = field(default_factory=set)
+    done: set[bytes] = field(default_factory=set)
 
 
 Who = tuple[str, str]  # host and pid; the log's name and "" where a line has no prefix
@@ -96,29 +100,40 @@ class NcclReader:
 
     def block(self, data: bytes) -> None:
         """Take in what NCCL says in a block."""
-        if b"NCCL" not in data:
+        if self.log.cut or b"NCCL" not in data:
             return
-        links: Counter[tuple[Device, bytes]] = Counter()
         end = -1
         for match in _WORTH.finditer(data):
             if match.start() < end:
                 continue
             if self.log.lines >= LINES_MAX:
-                self.log.cut = True
                 break
             self.log.lines += 1
-            by = _speaker(data[max(0, match.start() - 400) : match.start()])
-            if via := match[2]:
-                links[by, b"" if match[1] else via] += 1
-                continue
             end = data.find(b"\n", match.end())
             end = len(data) if end < 0 else end
             text = data[match.start() : min(end, match.start() + 4000)].decode("utf-8", "replace")
-            self._take(by, text.removeprefix("NCCL INFO "))
-        for (by, over), count in links.items():
-            _, rank = self._who(by)
-            if rank is not None and over:
-                _link(rank, over.decode("utf-8", "replace"), count)
+            self._take(_speaker(_line_before(data, match.start())), text.removeprefix("NCCL INFO "))
+        ranks: dict[tuple[bytes, bytes, bytes], Rank | None] = {}
+        links: Counter[tuple[tuple[bytes, bytes, bytes], bytes]] = Counter()
+        for match in islice(_OFTEN.finditer(data), LINES_MAX - self.log.lines):
+            self.log.lines += 1
+            pid, device, receives, via, *init = match.groups()
+            by = (_line_before(data, match.start()), pid, device)
+            if by not in ranks:
+                ranks[by] = self._rank_of(*by)
+            if via and not receives:
+                links[by, via] += 1
+            elif not via and (rank := ranks[by]):
+                _init(rank, *init)
+        for (by, via), count in links.items():
+            if rank := ranks[by]:
+                _link(rank, via.decode("utf-8", "replace"), count)
+        self.log.cut = self.log.lines >= LINES_MAX
+
+    def _rank_of(self, before: bytes, pid: bytes, device: bytes) -> Rank | None:
+        """Who writes ":pid:tid [device]" behind the host."""
+        host = _HOST.search(before)
+        return self._who((host[0].decode(), pid.decode(), device.decode()))[1] if host else None
 
     def _take(self, by: Device, text: str) -> None:
         process, rank = self._who(by)
@@ -144,15 +159,27 @@ class NcclReader:
         return process, rank
 
 
+def _line_before(data: bytes, at: int) -> bytes:
+    """What stands in the line before that place, at most its last 400 bytes."""
+    least = max(0, at - 400)
+    return data[max(least, data.rfind(b"\n", least, at) + 1) : at]
+
+
 def _speaker(before: bytes) -> Device:
     """Of "… host:pid:tid [device] "; empty texts where it is none.
 
-    >>> _speaker(b"step 1\\n[1,3]<stdout>:a-1:1287:1328 [3] ")
+    >>> _speaker(b"[1,3]<stdout>:a-1:1287:1328 [3] ")
     ('a-1', '1287', '3')
     """
-    line = before.rpartition(b"\n")[2]
-    found = _SPEAKER.search(b" ".join(line.rsplit(None, 2)[-2:]))
+    found = _SPEAKER.search(b" ".join(before.rsplit(None, 2)[-2:]))
     return (found[1].decode(), found[2].decode(), found[3].decode()) if found else ("", "", "")
+
+
+def _init(rank: Rank, comm: bytes, number: bytes, size: bytes, state: bytes) -> None:
+    """A communicator is begun or made."""
+    (rank.begun if state == b"START" else rank.done).add(comm)
+    if int(size) > rank.world:
+        rank.rank, rank.world = int(number), int(size)
 
 
 def _process(process: Process, text: str) -> None:
@@ -194,11 +221,7 @@ def _plugin(text: str) -> str:
 
 def _rank(rank: Rank, text: str) -> bool:
     """Whether it is a line of one device."""
-    if "Init" in text and (init := _INIT.search(text)):
-        (rank.begun if init[4] == "START" else rank.done).add(init[1])
-        if int(init[3]) > rank.world:
-            rank.rank, rank.world = int(init[2]), int(init[3])
-    elif counts := _COUNTS.match(text):
+    if counts := _COUNTS.match(text):
         found = (int(counts[1]), int(counts[2] or 0), int(counts[3]))
         rank.channels = max(rank.channels or found, found)
     elif text.startswith("NVLS multicast support is "):

@@ -23,7 +23,7 @@ from netdoctor.errors import InputError
 from netdoctor.files import nearest_file
 from netdoctor.text import clean
 
-BLOCK = 1 << 20
+BLOCK = 1 << 18
 LINE_MAX = 1 << 20
 FILES_MAX = 20_000
 HEAD = 4096  # of a log, that shows its encoding
