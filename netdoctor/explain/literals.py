@@ -73,7 +73,7 @@ def required(regex: str) -> tuple[frozenset[str], ...]:
 
 
 def required_fast(regex: str) -> tuple[frozenset[str], ...]:
-    """What `required` gives, looked up where it was worked out before: for all patterns that takes half a second.
+    """What `required` gives, looked up where it was worked out before: all patterns take half a second.
 
     scripts/gen_docs.py writes the table; an expression that it lacks costs time and nothing else.
     """

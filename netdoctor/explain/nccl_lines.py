@@ -21,13 +21,13 @@ _WORTH = re.compile(
     rb"|cudaDriverVersion |NVLS multicast|GPU Direct RDMA|TUNER/Plugin|Using tuner plugin|PROFILER/Plugin"
     rb"|NCCL version|NCCL_\w+ set )|NCCL version \d"
 )
-# What it says by the thousand. Groups: pid, device; of a connection whether it is the receiving end, and over what
-# it goes; of a communicator its address, rank, size, and how far it is.
+# What it says by the thousand. Groups: pid, device; of a connection whether it is the receiving end, and over
+# what it goes; of a communicator its address, rank, size, and how far it is.
 _OFTEN = re.compile(
     rb":(\d{1,10}):\d{1,10} \[(\d{1,4})\] NCCL INFO (?:Channel [\d/ :a-f\[\]x>-]{9,90}"
     rb"(?:(?:send|(receive))\] )?via ([^\n]{1,80})"
-    rb"|(?:\[?Rank \d+\] )?(?:nccl\w+ )?comm (0x[0-9a-f]+) (?:parent \S+ )?rank (\d{1,9}) n[rR]anks (\d{1,9}) "
-    rb"cudaDev[^\n]{0,300}- ?Init (START|COMPLETE))"
+    rb"|(?:\[?Rank \d+\] )?(?:nccl\w+ )?comm (0x[0-9a-f]+) (?:parent \S+ )?rank (\d{1,9}) "
+    rb"n[rR]anks (\d{1,9}) cudaDev[^\n]{0,300}- ?Init (START|COMPLETE))"
 )
 _HOST = re.compile(rb"[A-Za-z0-9][\w.-]{0,253}\Z")
 _SPEAKER = re.compile(rb"([A-Za-z0-9][\w.-]{0,253}):(\d{1,10}):\d{1,10} \[(\d{1,4})\]\Z")
