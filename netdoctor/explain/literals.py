@@ -207,25 +207,3 @@ def _letters(choices: Iterable[Any]) -> frozenset[str]:
         else:
             return frozenset()
     return frozenset(left if len(left) <= LETTERS_MAX else ())
-
-
-def nested(regex: str) -> bool:
-    """Whether a repetition without a bound holds another one, so that a match may take exponential time."""
-    return _nested(_parser.parse(regex, re.ASCII), inside=False)
-
-
-def _nested(items: Iterable[Any], inside: bool) -> bool:
-    for op, argument in items:
-        if op in _REPEATS:
-            unbounded = argument[1] is _constants.MAXREPEAT
-            if (inside and argument[1] > 1) or _nested(argument[2], inside or unbounded):
-                return True
-        elif op is _constants.SUBPATTERN:
-            if _nested(argument[-1], inside):
-                return True
-        elif op is _constants.BRANCH:
-            if any(_nested(branch, inside) for branch in argument[1]):
-                return True
-        elif op in (_constants.ASSERT, _constants.ASSERT_NOT) and _nested(argument[1], inside):
-            return True
-    return False

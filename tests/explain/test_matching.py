@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netdoctor.explain.knowledge import load
-from netdoctor.explain.literals import DROP, FOLD, fold, nested, required
+from netdoctor.explain.literals import DROP, FOLD, fold, required
 from netdoctor.explain.matching import Matcher
 
 REQUIRED = {
@@ -25,16 +25,11 @@ REQUIRED = {
     r"abc": [],
     r"a(?=longer)x": [],
 }
-NESTED = {r"(a+)+b": True, r"(?:\w+\s)*x": True, r"(?:\w{1,9}\s?){0,4}x": False, r"\w+ \w+": False}
 
 
 def test_what_a_match_cannot_be_without() -> None:
     folded = {regex: [set(map(fold, one)) for one in sets] for regex, sets in REQUIRED.items()}
     assert {regex: [set(one) for one in required(regex)] for regex in REQUIRED} == folded
-
-
-def test_repetitions_within_repetitions_are_seen() -> None:
-    assert {regex: nested(regex) for regex in NESTED} == NESTED
 
 
 @pytest.mark.thorough
