@@ -205,7 +205,8 @@ def written(checks: Iterable[Check]) -> dict[Path, str]:
 
 def letters() -> str:
     """What each expression of the knowledge cannot match without, a line each."""
-    regexes = {key_of(one.regex): required(one.regex) for one in load().patterns}
+    parts = [one.regex for pattern in load().patterns for one in pattern.alternatives]
+    regexes = {key_of(regex): required(regex) for regex in parts}
     rows = (
         f'"{key}": {json.dumps([sorted(texts) for texts in sets])}' for key, sets in sorted(regexes.items())
     )

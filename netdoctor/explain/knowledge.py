@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import structs
 
 from netdoctor.compat import StrEnum, tomllib
-from netdoctor.explain.literals import LEAST_LETTERS, required_fast
+from netdoctor.explain.literals import LEAST_LETTERS, alternatives, required_fast
 
 FOLDER = Path(__file__).parent / "knowledge"
 CERTAIN = 100
@@ -40,6 +40,17 @@ def _compiled(regex: str) -> re.Pattern[str]:
     return re.compile(regex, re.ASCII)
 
 
+class Alternative(NamedTuple):
+    """A part of an expression that can match alone."""
+
+    regex: str
+    letters: tuple[frozenset[str], ...]  # what a match holds, as literals.required() has it
+
+    def search(self, text: str) -> re.Match[str] | None:
+        """Where the text has it."""
+        return _compiled(self.regex).search(text)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
     """One line that a library or tool can print."""
@@ -47,7 +58,7 @@ class Pattern:
     id: str = ""
     label: str = ""  # of the file it stands in, "" in those of shared lines
     regex: str = r"(?!)"
-    letters: tuple[frozenset[str], ...] = ()  # what a match holds, as literals.required() has it
+    alternatives: tuple[Alternative, ...] = ()  # that the expression is one of; itself where it has a value
     role: Role = Role.CONTEXT
     # Label to how likely it is, in percent, of this line alone; 100 where the line admits nothing else.
     admits: Mapping[str, int] = field(default_factory=dict)
@@ -192,8 +203,10 @@ def _pattern(row: _Row, label: str, name: str, number: int) -> Pattern:
     if label and label not in row.admits and row.role in (Role.CAUSE, Role.SYMPTOM):
         fields["admits"] = {**row.admits, label: percent or (CERTAIN if row.role is Role.CAUSE else 30)}
     fields["id"] = row.id or f"{name.removesuffix('.toml')}:{number}"
-    letters = _letters(f"{name}: pattern {number}", row.regex)
-    return Pattern(**fields, label=label, letters=letters)
+    where = f"{name}: pattern {number}"
+    parts = [row.regex] if "(?P<" in row.regex else alternatives(row.regex)
+    known = tuple(Alternative(part, _letters(where, part)) for part in parts)
+    return Pattern(**fields, label=label, alternatives=known)
 
 
 def _letters(where: str, text: str) -> tuple[frozenset[str], ...]:
@@ -203,7 +216,7 @@ def _letters(where: str, text: str) -> tuple[frozenset[str], ...]:
         raise KnowledgeError(f"{where}: regex: {error}") from error
     if not letters:
         raise KnowledgeError(
-            f"{where}: every match of the regex must hold {LEAST_LETTERS} fixed letters from g to z in a row"
+            f"{where}: every match of {text} must hold {LEAST_LETTERS} fixed letters from g to z in a row"
         )
     return letters
 

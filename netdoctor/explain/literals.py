@@ -72,6 +72,26 @@ def required(regex: str) -> tuple[frozenset[str], ...]:
     )
 
 
+# Escapes, classes, groups and bars of an expression.
+_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()|]", re.DOTALL)
+
+
+def alternatives(regex: str) -> list[str]:
+    """What an expression is one of, as expressions of their own: each is only tried where its letters are.
+
+    >>> alternatives(r"(?i)port (?:a|b)|(?:in|out) of [|)]")
+    ['(?i)port (?:a|b)', '(?i)(?:in|out) of [|)]']
+    """
+    flags = "(?i)" if regex.startswith("(?i)") else ""
+    found, depth, start = [], 0, len(flags)
+    for token in _TOKEN.finditer(regex, start):
+        depth += {"(": 1, ")": -1}.get(token[0], 0)
+        if token[0] == "|" and not depth:
+            found.append(flags + regex[start : token.start()])
+            start = token.end()
+    return [*found, flags + regex[start:]]
+
+
 def required_fast(regex: str) -> tuple[frozenset[str], ...]:
     """What `required` gives, looked up where it was worked out before: all patterns take half a second.
 

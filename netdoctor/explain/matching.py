@@ -55,8 +55,8 @@ class Matcher:
     log."""
 
     def __init__(self, patterns: Sequence[Pattern], often: int = 400) -> None:
-        self._patterns = tuple(patterns)
-        self._finder = _finder(tuple(pattern.letters for pattern in patterns))
+        self._tries = tuple((pattern, one) for pattern in patterns for one in pattern.alternatives)
+        self._finder = _finder(tuple(one.letters for _, one in self._tries))
         self._often = often
         self._passed: set[bytes | int] = set()  # kinds that nothing can be, and those seen often enough
         self._known: dict[bytes | int, _Kind] = {}
@@ -118,10 +118,12 @@ class Matcher:
     def _tried(self, line: bytes, read_as: bytes, number: int, kind: "_Kind") -> Found | None:
         text = _ends_of(line)
         english_text = text if line is read_as else _ends_of(read_as)
-        matched = []
+        matched: list[tuple[Pattern, str]] = []
         for index in kind.candidates:
-            pattern = self._patterns[index]
-            match = pattern.search(english_text)
+            pattern, alternative = self._tries[index]
+            if matched and matched[-1][0] is pattern:
+                continue
+            match = alternative.search(english_text)
             if match is not None:
                 matched.append((pattern, _value(match) if pattern.differs else ""))
         if matched or (kind.failing and FAILURE.search(english_text)):
@@ -159,12 +161,12 @@ def _value(match: re.Match[str]) -> str:
 class _Kind(NamedTuple):
     """What lines that are equal but for numbers and signs may be."""
 
-    candidates: tuple[int, ...]  # numbers of patterns
+    candidates: tuple[int, ...]  # numbers of patterns' alternatives
     failing: bool  # it holds the letters of a line that reports an error
 
 
 class _Finder:
-    """What a kind may be, by the letters of each pattern; made once for all logs of a run."""
+    """What a kind may be, by the letters of each alternative; made once for all logs of a run."""
 
     def __init__(self, letters: Sequence[tuple[frozenset[str], ...]]) -> None:
         numbers: dict[str, int] = {}
@@ -172,17 +174,17 @@ class _Finder:
             [{numbers.setdefault(text, len(numbers)) for text in one} for one in all_of] for all_of in letters
         ]
         self._failing = {numbers.setdefault(text, len(numbers)) for text in _FAILURE_LETTERS}
-        self._patterns: list[list[int]] = [[] for _ in numbers]
+        self._by_text: list[list[int]] = [[] for _ in numbers]
         for index, (best, *_) in enumerate(sets):
             for number in best:
-                self._patterns[number].append(index)
+                self._by_text[number].append(index)
         self._others = [others for _, *others in sets]
         self._find = BytesAhoCorasick([text.encode() for text in numbers]).find_matches_as_indexes
 
     def look(self, kind: bytes) -> _Kind | None:
         """None where no pattern needs a try."""
         found = {number for number, _, _ in self._find(kind, overlapping=True)}
-        first = sorted({index for number in found for index in self._patterns[number]})
+        first = sorted({index for number in found for index in self._by_text[number]})
         candidates = tuple(
             index for index in first if not any(found.isdisjoint(one) for one in self._others[index])
         )

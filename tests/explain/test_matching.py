@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netdoctor.explain.knowledge import load
-from netdoctor.explain.literals import DROP, FOLD, fold, required
+from netdoctor.explain.literals import DROP, FOLD, alternatives, fold, required
 from netdoctor.explain.matching import Matcher
 
 REQUIRED = {
@@ -30,6 +30,13 @@ REQUIRED = {
 def test_what_a_match_cannot_be_without() -> None:
     folded = {regex: [set(map(fold, one)) for one in sets] for regex, sets in REQUIRED.items()}
     assert {regex: [set(one) for one in required(regex)] for regex in REQUIRED} == folded
+
+
+def test_an_expression_is_tried_part_by_part() -> None:
+    parts = alternatives(r"(?i)port (?:a|b)|x\|[|(\]]y|(?:in|out) of []|)]")
+    assert parts == ["(?i)port (?:a|b)", r"(?i)x\|[|(\]]y", "(?i)(?:in|out) of []|)]"]
+    for pattern in load().patterns:
+        assert "|".join(one.regex.removeprefix("(?i)") for one in pattern.alternatives) in pattern.regex
 
 
 @pytest.mark.thorough
