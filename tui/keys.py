@@ -42,12 +42,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("copy-fix", ("y",), "copy the fix of this cause", "y copy fix", _EVIDENCE, "report"),
     Action("copy-diff", ("y",), "copy the changes as Markdown", "y copy", ("diff",), "report"),
     Action(
-        "copy-all",
-        ("Y",),
-        "copy the cause as Markdown, with all its fixes",
-        "Y all",
-        _EVIDENCE,
-        "report",
+        "copy-all", ("Y",), "copy the cause as Markdown, with all its fixes", "Y all", _EVIDENCE, "report"
     ),
     Action(
         "copy-verify",

@@ -235,12 +235,7 @@ def _small_cause(known: Known, cause: Cause, width: int) -> list[Line]:
     key = ("cause", known.key_of(cause))
     head = f"{mark(cause)} "
     lines = [
-        line(
-            head,
-            status_span(cause.status),
-            f" {_origin(cause)}",
-            key=key,
-        ),
+        line(head, status_span(cause.status), f" {_origin(cause)}", key=key),
         line(f"    {fit(describe.cause_nodes(known.report, cause), width - 8).rstrip()}"),
     ]
     pieces = wrap(describe.title(cause), width - 6, "    ")

@@ -159,9 +159,7 @@ def _below_peers(boards: Mapping[Board, AmdGpu]) -> Iterator[Finding]:
 
 
 @check(
-    after=["ssh.login", "amd.visible"],
-    required=False,
-    source="https://docs.kernel.org/gpu/amdgpu/index.html",
+    after=["ssh.login", "amd.visible"], required=False, source="https://docs.kernel.org/gpu/amdgpu/index.html"
 )
 def amd_health(nodes: Mapping[str, AcceleratorFacts]) -> Iterator[Finding]:
     """AMD GPUs have no uncorrected errors, and run at full power, clocks and link speed.

@@ -135,9 +135,7 @@ def _differing(name: str, values: Mapping[str, str], envs: Mapping[str, Environm
         return
     typical, key = spread.value, name.lower().replace("_", "-")
     cause = Cause(
-        f"env-differs-{key}",
-        name + " of {nodes} is not that of other nodes",
-        confidence=spread.confidence,
+        f"env-differs-{key}", name + " of {nodes} is not that of other nodes", confidence=spread.confidence
     )
     # Between two nodes the one that sets it is the one to look at.
     blamed = {node: text for node, text in spread.minority.items() if typical or text != UNSET}

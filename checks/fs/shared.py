@@ -26,10 +26,7 @@ ANOTHER = Cause("fs-another", "{where} is another file system on {nodes}")
 
 
 def other_mounts(
-    path: str,
-    holders: Mapping[str, Place],
-    hosts: Mapping[str, HostFacts],
-    job: Job,
+    path: str, holders: Mapping[str, Place], hosts: Mapping[str, HostFacts], job: Job
 ) -> Iterator[Finding]:
     """A finding for each node that has something else at a path than most."""
     mount = majority({node: mount_text(location) for node, location in holders.items()})

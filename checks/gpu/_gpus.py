@@ -91,8 +91,7 @@ def withheld_finding(gpu: GpuFacts) -> Finding:
         return ok(HERE, text, observed=f"{boards - hidden} GPUs")
     if gpu.login_job:
         return skip(
-            f"Slurm job {gpu.login_job} has none of the {boards} GPUs",
-            gap="GPUs that are not the job's",
+            f"Slurm job {gpu.login_job} has none of the {boards} GPUs", gap="GPUs that are not the job's"
         )
     runs = ", and slurmd runs" if gpu.slurmd else ""
     return WITHHELD.unknown(

@@ -18,9 +18,7 @@ from netdoctor.model import PEERS, Action, Cause, Finding, Status, look, ok, see
 from netdoctor.rules.pci import Distance, distance
 
 FAR = Cause(
-    "gpu-far-from-hca",
-    "GPUs of {nodes} are farther from their HCAs than on other nodes",
-    action=Action.DRAIN,
+    "gpu-far-from-hca", "GPUs of {nodes} are farther from their HCAs than on other nodes", action=Action.DRAIN
 )
 SPREAD = Cause(
     "gpu-far-apart", "GPUs of {nodes} are farther from each other than on other nodes", action=Action.DRAIN

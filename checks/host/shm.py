@@ -25,9 +25,7 @@ SMALL = Cause("shm-small", "/dev/shm is too small on {nodes}")
 LEFT_OVER = Cause("shm-left-over", "old jobs left files that use memory in /dev/shm of {nodes}")
 
 
-@check(
-    source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#shared-memory",
-)
+@check(source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#shared-memory")
 def host_shm(host: HostFacts, limits: LimitFacts, gpu: GpuFacts | None, job: Job) -> Iterator[Finding]:
     """/dev/shm is large enough for NCCL and data loaders.
 

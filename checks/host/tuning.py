@@ -89,9 +89,7 @@ KEYS |= {"host.cpus": int, "host.memory": float, SYSCTL: str}
 
 
 @check(
-    required=False,
-    source="https://docs.nvidia.com/grace-perf-tuning-guide/os-settings.html",
-    expects=KEYS,
+    required=False, source="https://docs.nvidia.com/grace-perf-tuning-guide/os-settings.html", expects=KEYS
 )
 def host_tuning(
     tunings: Tunings, hosts: Mapping[str, HostFacts], expect: Expectations | None = None

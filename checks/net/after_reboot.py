@@ -24,8 +24,7 @@ USUAL_MTU = 1500
 
 
 @check(
-    required=False,
-    source="https://github.com/NVIDIA/dgx-spark-playbooks/tree/main/nvidia/connect-two-sparks",
+    required=False, source="https://github.com/NVIDIA/dgx-spark-playbooks/tree/main/nvidia/connect-two-sparks"
 )
 def net_after_reboot(setup: NetSetupFacts, rdma: RdmaFacts, net: NetFacts) -> Iterator[Finding]:
     """Addresses and MTU of RoCE ports are there after a reboot, too.

@@ -11,19 +11,7 @@ from netdoctor.facts.host import HostFacts
 from netdoctor.facts.net import PortMatrix
 from netdoctor.facts.paths import Paths
 from netdoctor.facts.software import EnvFacts, Job
-from netdoctor.model import (
-    CLUSTER,
-    PEERS,
-    Cause,
-    Confidence,
-    Evidence,
-    Finding,
-    in_job,
-    ok,
-    run,
-    seen,
-    skip,
-)
+from netdoctor.model import CLUSTER, PEERS, Cause, Confidence, Evidence, Finding, in_job, ok, run, seen, skip
 from netdoctor.rules.rails import CROSS_NIC, Crossing, crossings, is_crossed, is_kept, leaves_rail, never_met
 from netdoctor.rules.variables import effective_env, values
 

@@ -15,10 +15,7 @@ from netdoctor.rules.packages import fits
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}")  # PEP 508 names
 
 
-@check(
-    after=["sw.start"],
-    source="https://packaging.python.org/en/latest/specifications/core-metadata/",
-)
+@check(after=["sw.start"], source="https://packaging.python.org/en/latest/specifications/core-metadata/")
 def sw_parity(nodes: Mapping[str, SoftwareFacts], job: Job) -> Iterator[Finding]:
     """The packages that the job needs have the same version on every node.
 

@@ -15,10 +15,7 @@ MANY = 6
 ELSEWHERE = Cause("packages-missing", "{nodes} lack{s} most packages that the job requires")
 
 
-@check(
-    after=["sw.start"],
-    source="https://packaging.python.org/en/latest/specifications/version-specifiers/",
-)
+@check(after=["sw.start"], source="https://packaging.python.org/en/latest/specifications/version-specifiers/")
 def sw_wanted(software: SoftwareFacts, host: HostFacts | None, job: Job) -> Iterator[Finding]:
     """Every node has the packages that the job needs, in the required versions.
 

@@ -59,10 +59,7 @@ def settle(deadline_s: float, signal: "Any") -> None:
         if number is not None:
             runtime.session_limits[name] = resource.getrlimit(number)
     # Soft limits only: a child that is part of an experiment may raise them again.
-    for number, limit in (
-        (resource.RLIMIT_DATA, MEMORY_CAP_BYTES),
-        (resource.RLIMIT_CORE, 0),
-    ):
+    for number, limit in ((resource.RLIMIT_DATA, MEMORY_CAP_BYTES), (resource.RLIMIT_CORE, 0)):
         try:
             soft, hard = resource.getrlimit(number)
             if soft == resource.RLIM_INFINITY or soft > limit:

@@ -22,11 +22,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         epilog="examples:\n  netdoctor checks list\n  netdoctor checks list --family net",
     )
     lister.add_argument(
-        "--family",
-        action=Listed,
-        type=comma_words,
-        metavar="FAMILY,...",
-        help="only these: ssh, net, …",
+        "--family", action=Listed, type=comma_words, metavar="FAMILY,...", help="only these: ssh, net, …"
     )
     explain = verbs.add_parser(
         "explain",

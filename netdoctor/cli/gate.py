@@ -28,14 +28,7 @@ from netdoctor.cli.options import (
     show_briefly,
 )
 from netdoctor.cli.parser import Listed
-from netdoctor.cli.running import (
-    examined,
-    facts_asked,
-    prepared,
-    request_of,
-    saved_report,
-    standing_report,
-)
+from netdoctor.cli.running import examined, facts_asked, prepared, request_of, saved_report, standing_report
 from netdoctor.errors import InputError
 from netdoctor.options import Group
 from netdoctor.report import LAST

@@ -12,10 +12,7 @@ EXIT_BAD_INPUT = 2
 # For what is no verdict, with --exit-style nagios.
 NAGIOS_UNKNOWN = 3
 # What people type who know other tools, or look for a command below another one.
-CORRECTIONS = {
-    "netdoctor report diff": "netdoctor diff",
-    "netdoctor report tui": "netdoctor tui",
-}
+CORRECTIONS = {"netdoctor report diff": "netdoctor diff", "netdoctor report tui": "netdoctor tui"}
 
 _TWO_COLUMNS = re.compile(r"( *\S.*?)  +(\S.*)")
 

@@ -18,18 +18,7 @@ if TYPE_CHECKING:
     from netdoctor.inventory import Target
     from netdoctor.launch import Evidence, Options
 
-LAUNCHERS = (
-    "torchrun",
-    "sbatch",
-    "srun",
-    "deepspeed",
-    "accelerate",
-    "ray",
-    "mpirun",
-    "k8s",
-    "verl",
-    "roll",
-)
+LAUNCHERS = ("torchrun", "sbatch", "srun", "deepspeed", "accelerate", "ray", "mpirun", "k8s", "verl", "roll")
 FORMATS = ("shell", "json", "dotenv")
 EPILOG = """\
 examples:

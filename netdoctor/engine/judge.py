@@ -18,17 +18,7 @@ from netdoctor.errors import DeadlineReached
 from netdoctor.facts.base import FactInfo, Missing, Why
 from netdoctor.facts.expected import Expectations, RecordedExpectations
 from netdoctor.memo import keeping
-from netdoctor.model import (
-    CLUSTER,
-    CONFIG,
-    CONTROL,
-    Cause,
-    Confidence,
-    Finding,
-    Status,
-    nodes_of,
-    unknown,
-)
+from netdoctor.model import CLUSTER, CONFIG, CONTROL, Cause, Confidence, Finding, Status, nodes_of, unknown
 from netdoctor.store import Store
 
 # A pair check over 1,000 nodes and 64 peers has 64,000 things to say at the very worst.

@@ -12,16 +12,14 @@ from netdoctor.store import Store
 from netdoctor.text import clean
 
 COUNTS = (
-    *(
-        "ranks",
-        "node_rank",
-        "WORLD_SIZE",
-        "--nnodes",
-        "--nproc-per-node",
-        "--node-rank",
-        "RANK",
-        "LOCAL_RANK",
-    ),
+    "ranks",
+    "node_rank",
+    "WORLD_SIZE",
+    "--nnodes",
+    "--nproc-per-node",
+    "--node-rank",
+    "RANK",
+    "LOCAL_RANK",
 )
 
 

@@ -13,16 +13,7 @@ from netdoctor.inventory.nodeset import expand, fold
 if TYPE_CHECKING:
     from netdoctor.inventory.loader import load, restrict
 
-__all__ = [
-    "Inventory",
-    "InventoryError",
-    "Problem",
-    "Target",
-    "expand",
-    "fold",
-    "load",
-    "restrict",
-]
+__all__ = ["Inventory", "InventoryError", "Problem", "Target", "expand", "fold", "load", "restrict"]
 
 
 def __getattr__(name: str) -> Any:

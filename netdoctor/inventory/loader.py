@@ -361,9 +361,7 @@ def _targets(entries: Sequence[Entry]) -> Iterable[Target]:
         several = ports[host_key(entry.host)] > 1
         called = entry.name or (with_port(entry.host, entry.port) if several else entry.host)
         yield Target(
-            id=node_id(called, entry.port),
-            order=order,
-            **{name: getattr(entry, name) for name in _FIELDS},
+            id=node_id(called, entry.port), order=order, **{name: getattr(entry, name) for name in _FIELDS}
         )
 
 

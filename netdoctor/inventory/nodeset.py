@@ -118,10 +118,7 @@ def _span(pattern: str, item: str) -> tuple[int, int, int, int]:
     if len(last) > 1 and last[0] == "0" and len(first) != len(last):
         raise SyntaxFault(
             pattern,
-            Fault(
-                f"zero padding differs in {first}-{last}",
-                f"write: [{first.zfill(len(last))}-{last}]",
-            ),
+            Fault(f"zero padding differs in {first}-{last}", f"write: [{first.zfill(len(last))}-{last}]"),
         )
     if int(step) == 0:
         raise SyntaxFault(pattern, Fault("step of 0 in a range", "write: gpu[0-10/2]"))

@@ -22,26 +22,14 @@ from netdoctor.inventory.names import (
     rail_fault,
     user_fault,
 )
-from netdoctor.inventory.nodeset import (
-    RANGE_MAX,
-    TOO_MANY,
-    SyntaxFault,
-    is_ipv6_literal,
-    split,
-    write_out,
-)
+from netdoctor.inventory.nodeset import RANGE_MAX, TOO_MANY, SyntaxFault, is_ipv6_literal, split, write_out
 
 SLOTS_MAX = 65_536
 GPUS_MAX = 1024
 
 _KEY = re.compile(r"([A-Za-z_-]+)=(.*)")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
-_BOUNDS = {
-    "port": (1, PORT_MAX),
-    "slots": (1, SLOTS_MAX),
-    "gpus": (0, GPUS_MAX),
-    "rank": (0, RANGE_MAX - 1),
-}
+_BOUNDS = {"port": (1, PORT_MAX), "slots": (1, SLOTS_MAX), "gpus": (0, GPUS_MAX), "rank": (0, RANGE_MAX - 1)}
 _EXAMPLES = {"port": "2222", "slots": "8", "gpus": "8", "rank": "0", "user": "ubuntu"}
 
 
@@ -161,10 +149,7 @@ class LineReader:
             refuse(piece, Fault(f"a {self.dialect.title} has no user@", "put User in ssh config"))
             return None
         if suffix is not None and self.dialect.suffix is Suffix.NONE:
-            refuse(
-                piece,
-                Fault(f"a {self.dialect.title} has no host:N", "other formats: --format plain"),
-            )
+            refuse(piece, Fault(f"a {self.dialect.title} has no host:N", "other formats: --format plain"))
             return None
         return Endpoint(user if at else None, hosts, suffix)
 

@@ -92,11 +92,7 @@ class _Climber:
 
     def _end(self, blame: Blame, size: int, nodes: tuple[str, ...] = ()) -> Climb:
         return Climb(
-            rungs=tuple(self.rungs),
-            searched=tuple(self.searched),
-            blame=blame,
-            from_nodes=size,
-            nodes=nodes,
+            rungs=tuple(self.rungs), searched=tuple(self.searched), blame=blame, from_nodes=size, nodes=nodes
         )
 
     def _run(self, nodes: tuple[str, ...], runs: list[LadderRun]) -> LadderRun:

@@ -307,9 +307,7 @@ def _direction(
             timeout_s=timeout_s,
         )
         requests[dst] = Request(
-            op="stream_receive",
-            args={**common, "wait_s": seconds + OMIT_S + 8.0},
-            timeout_s=timeout_s,
+            op="stream_receive", args={**common, "wait_s": seconds + OMIT_S + 8.0}, timeout_s=timeout_s
         )
     answers: dict[str, Reply] = {}
     for reply in replies(transport, requests):

@@ -141,11 +141,7 @@ def dead_ends(matrix: PortMatrix) -> frozenset[tuple[str, str]]:
 
 
 def peers(
-    nodes: Sequence[str],
-    *,
-    at_most: int = ALL_PAIRS_UP_TO,
-    count: int = PEERS_WHEN_SAMPLED,
-    seed: int = 0,
+    nodes: Sequence[str], *, at_most: int = ALL_PAIRS_UP_TO, count: int = PEERS_WHEN_SAMPLED, seed: int = 0
 ) -> dict[str, list[str]]:
     """Whom each node dials: everybody up to `at_most` nodes, else a seeded sample of `count` peers.
 

@@ -80,11 +80,7 @@ def _format(module: str, function: str = "render", **arguments: str) -> Renderer
 
 FORMATS: dict[str, Renderer] = {
     "text": _format(
-        "text",
-        width="columns",
-        color="is_colored",
-        verbosity="verbosity",
-        all_causes="all_causes",
+        "text", width="columns", color="is_colored", verbosity="verbosity", all_causes="all_causes"
     ),
     "short": _format("short"),
     "json": _format("json_", "dumps", detail="json_detail", pretty="pretty"),

@@ -54,11 +54,7 @@ def _running(net: NetFacts) -> dict[str, bool]:
 
 
 def find_interfaces(
-    net: NetFacts,
-    names: str,
-    version: Version | None,
-    family: str | None = None,
-    most: int = MAX_IFS,
+    net: NetFacts, names: str, version: Version | None, family: str | None = None, most: int = MAX_IFS
 ) -> list[AddressRow]:
     """Rows that ncclOsFindInterfaces takes for the list `wanted`: getifaddrs order, one row per interface."""
     rows = rows_of(net)
@@ -146,10 +142,7 @@ def candidates(
 
 
 def choose(
-    net: NetFacts,
-    env: Mapping[str, str],
-    version: Version | None = None,
-    resolve: ResolveFacts | None = None,
+    net: NetFacts, env: Mapping[str, str], version: Version | None = None, resolve: ResolveFacts | None = None
 ) -> Choice:
     """The address that NCCL's bootstrap would advertise (bootstrapNetInit, one interface).
 

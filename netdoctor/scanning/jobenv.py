@@ -123,11 +123,7 @@ def checked(known: Job) -> Job:
         raise InputError("the report's job cannot be used: its launcher or backend is none that is known")
     if any(max(len(w.specifier), len(w.marker), len("".join(w.extras))) > MOST for w in known.requested):
         raise InputError("the report's job cannot be used: it asks for versions that nobody would write")
-    options: dict[str, object] = {
-        "path": known.paths,
-        "write_test": known.write_test,
-        "reach": known.reach,
-    }
+    options: dict[str, object] = {"path": known.paths, "write_test": known.write_test, "reach": known.reach}
     options |= {name: text for name in ("rate_test", "groups") if (text := getattr(known, name))}
     for name, values in options.items():
         try:

@@ -159,14 +159,7 @@ def wait_s(request: ScanRequest) -> float:
     return min(request.timeout, request.deadline or math.inf)
 
 
-def attend(
-    node: str,
-    task: Task,
-    *,
-    rendezvous: Rendezvous,
-    key: str | None,
-    request: ScanRequest,
-) -> str:
+def attend(node: str, task: Task, *, rendezvous: Rendezvous, key: str | None, request: ScanRequest) -> str:
     """Let this task be asked; returns when it is over, with '' or why it was not. Raises InputError."""
     call = caller(node, task, rendezvous=rendezvous, key=key, request=request)
     finish, why = time.monotonic() + request.timeout, ""

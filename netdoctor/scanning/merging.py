@@ -34,10 +34,7 @@ from netdoctor.store import Store
 RERUN = "run again "
 NOTES_AT_MOST = 20
 # What a request says of reaching nodes, and of itself.
-_HOW = (
-    *(name for name, one in OPTIONS.items() if one.reaches),
-    *("checks_dir", "environ", "format", "save"),
-)
+_HOW = (*(name for name, one in OPTIONS.items() if one.reaches), *("checks_dir", "environ", "format", "save"))
 
 
 def merged(

@@ -84,12 +84,7 @@ def opening(plan: Plan) -> Report:
 
 
 def assemble(
-    plan: Plan,
-    outcome: Outcome,
-    took_s: float,
-    *,
-    interrupted_code: int = 130,
-    begun: Report | None = None,
+    plan: Plan, outcome: Outcome, took_s: float, *, interrupted_code: int = 130, begun: Report | None = None
 ) -> Report:
     """The report of a scan that has ended just now. took_s: by a clock that nobody sets.
 

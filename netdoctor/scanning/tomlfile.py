@@ -65,8 +65,7 @@ def _trusted(path: Path) -> bytes:
             why = f"everybody may write to it (mode {opened.mode:o})"
         if why:
             raise PermissionError(
-                errno.EPERM,
-                f"{why}: --suppress FILE takes a copy of yours, --suppress '' goes without",
+                errno.EPERM, f"{why}: --suppress FILE takes a copy of yours, --suppress '' goes without"
             )
         return file.read(SIZE_MAX + 1)
 

@@ -15,9 +15,7 @@ from netdoctor.transport.base import Limits, SshOptions, Transport
 def make_transport(request: ScanRequest) -> Transport:
     """What reaches the nodes of a request. Raises InputError where its settings cannot be used."""
     limits = Limits(
-        parallel=request.parallel,
-        login_timeout_s=min(15.0, request.timeout),
-        node_budget_s=request.timeout,
+        parallel=request.parallel, login_timeout_s=min(15.0, request.timeout), node_budget_s=request.timeout
     )
     if request.local:
         from netdoctor.transport.local import LocalTransport

@@ -19,11 +19,7 @@ from netdoctor.transport.base import Limits, Request, SessionEvent
 from netdoctor.transport.local import LocalTransport
 
 
-def collected(
-    node: str,
-    task: Task,
-    request: ScanRequest,
-) -> tuple[bytes, bool]:
+def collected(node: str, task: Task, request: ScanRequest) -> tuple[bytes, bool]:
     """(the line, whether anything was found out). Raises InputError."""
     if fault := host_fault(node):
         raise InputError(f"{printable(node)}: {fault.message}; --name says what this node is called")

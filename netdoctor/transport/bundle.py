@@ -216,11 +216,7 @@ def has_docstring(code: CodeType) -> bool:
 
 
 def build_bundle(
-    *,
-    marker: str,
-    deadline_s: float,
-    collectors: Mapping[str, str],
-    dial: Mapping[str, Any] | None = None,
+    *, marker: str, deadline_s: float, collectors: Mapping[str, str], dial: Mapping[str, Any] | None = None
 ) -> bytes:
     """Return the first frame for an agent's stdin: 8 hex digits, a newline, the loader's text compressed.
 

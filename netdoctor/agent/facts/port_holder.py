@@ -56,10 +56,7 @@ def bind_error(port: int) -> "Optional[str]":
                 s.bind((address, port))
             return None
         except OSError as e:
-            if family == socket.AF_INET6 and e.errno in (
-                errno.EAFNOSUPPORT,
-                errno.EADDRNOTAVAIL,
-            ):
+            if family == socket.AF_INET6 and e.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
                 continue  # no IPv6 here
             return files.errno_name(e)
     return None
@@ -100,12 +97,7 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
                 "age_s": known.get("age_s"),
             }
         )
-    return {
-        "port": port,
-        "listeners": found,
-        "bind_error": error,
-        "other_scan": len(found) < len(rows),
-    }
+    return {"port": port, "listeners": found, "bind_error": error, "other_scan": len(found) < len(rows)}
 
 
 def _listening(port: int, root: str) -> "list[tuple[str, int, str]]":

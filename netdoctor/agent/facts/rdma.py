@@ -205,11 +205,7 @@ def flow_control(
 
 
 def port(
-    hca: str,
-    number: str,
-    netdevs: "list[str]",
-    root: str,
-    known: "Optional[Mapping[str, dict[str, Any]]]",
+    hca: str, number: str, netdevs: "list[str]", root: str, known: "Optional[Mapping[str, dict[str, Any]]]"
 ) -> "dict[str, Any]":
     """Return facts.rdma.HcaPort. netdevs: of its PCI function."""
     base = files.under(root, "%s/%s/ports/%s" % (_CLASS, hca, number))

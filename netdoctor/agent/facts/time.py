@@ -244,12 +244,7 @@ def collect(args: "dict[str, Any]", root: str = "/") -> "dict[str, Any]":
     """Return facts.clock.TimeFacts."""
     running = procs.running(root)
     daemons = sorted({_DAEMONS[name] for name in running if name in _DAEMONS})
-    reply = {
-        "kernel_synchronized": None,
-        "max_error_us": None,
-        "status_bits": None,
-        "daemons": daemons,
-    }  # type: dict[str, Any]
+    reply = {"kernel_synchronized": None, "max_error_us": None, "status_bits": None, "daemons": daemons}  # type: dict[str, Any]
     try:
         max_error, status = adjtimex()
         reply["max_error_us"], reply["status_bits"] = max_error, status

@@ -200,12 +200,7 @@ def search(prober: Prober, dev_mtu: int, end: float) -> "dict[str, Any]":
     errors = prober.errors
 
     def verdict(outcome: str, largest: "Optional[int]", detail: str = "") -> "dict[str, Any]":
-        return {
-            "small_ok": largest is not None,
-            "largest_ok": largest,
-            "outcome": outcome,
-            "detail": detail,
-        }
+        return {"small_ok": largest is not None, "largest_ok": largest, "outcome": outcome, "detail": detail}
 
     top = max(SMALL, min(dev_mtu, 65535))
     if not prober.round([SMALL], end, FIRST_TRIES):

@@ -68,10 +68,10 @@ class Report(object):
     @property
     def too_big(self) -> bool:
         """The packet does not fit; `info` is the size that would."""
-        return (self.origin, self.type, self.code) == (ORIGIN_ICMP, 3, 4) or (
-            self.origin,
-            self.type,
-        ) == (ORIGIN_ICMP6, 2)
+        return (self.origin, self.type, self.code) == (ORIGIN_ICMP, 3, 4) or (self.origin, self.type) == (
+            ORIGIN_ICMP6,
+            2,
+        )
 
     def text(self) -> str:
         if self.origin == ORIGIN_LOCAL:
@@ -102,10 +102,7 @@ def reports(s: socket.socket, cap: int = 64) -> "list[Report]":
         except OSError:
             break
         for level, kind, data in ancillary:
-            is_error = (level, kind) in (
-                (socket.IPPROTO_IP, IP_RECVERR),
-                (socket.IPPROTO_IPV6, IPV6_RECVERR),
-            )
+            is_error = (level, kind) in ((socket.IPPROTO_IP, IP_RECVERR), (socket.IPPROTO_IPV6, IPV6_RECVERR))
             if is_error and len(data) >= 16:
                 found.append(Report(data))
     return found

@@ -66,12 +66,7 @@ def version_of(path: str) -> "Optional[str]":
     return version if "." in version and version.replace(".", "").isdigit() else None
 
 
-def find(
-    soname: str,
-    root: str = "/",
-    library_path: str = "",
-    more: "tuple[str, ...]" = (),
-) -> "list[str]":
+def find(soname: str, root: str = "/", library_path: str = "", more: "tuple[str, ...]" = ()) -> "list[str]":
     """Return existing paths of a library, in the loader's order, without repeats.
 
     library_path: LD_LIBRARY_PATH. more: directories that the loader itself would not look into, last.

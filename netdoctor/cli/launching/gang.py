@@ -100,10 +100,7 @@ def _end_of_member(args: argparse.Namespace, member: "Member", request: "ScanReq
 
 
 def _end_of_judge(
-    args: argparse.Namespace,
-    member: "Member",
-    request: "ScanRequest",
-    judge: Callable[[], End],
+    args: argparse.Namespace, member: "Member", request: "ScanRequest", judge: Callable[[], End]
 ) -> End:
     from netdoctor.scanning import gang
 

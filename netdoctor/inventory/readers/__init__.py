@@ -167,11 +167,7 @@ def _by_lines(source: Source) -> str | None:
         _SSH_HOST.search(source.text) and any(map(_SSH_KEY.fullmatch, texts))
     ):
         return "ssh"
-    for name, form in (
-        ("hosts", columns.HOSTS_LINE),
-        ("sge", columns.SGE_LINE),
-        ("lsf", columns.LSF_LINE),
-    ):
+    for name, form in (("hosts", columns.HOSTS_LINE), ("sge", columns.SGE_LINE), ("lsf", columns.LSF_LINE)):
         if all(form.fullmatch(text) for text in texts):
             return name
     if any(mark in source.text for mark in (",-", ",/", ",^")) and any(map(sets.is_pdsh, texts)):

@@ -151,10 +151,7 @@ def _parsed(data: bytes) -> Any:
         raise ReportError(f"the report is nested more than {DEPTH_MAX} deep")
     try:
         return json.loads(
-            data.decode("utf-8-sig"),
-            parse_constant=_no_number,
-            parse_float=_float,
-            parse_int=_integer,
+            data.decode("utf-8-sig"), parse_constant=_no_number, parse_float=_float, parse_int=_integer
         )
     except UnicodeDecodeError as error:
         raise ReportError(f"the report is not UTF-8 (byte {error.start})") from None

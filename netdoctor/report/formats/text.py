@@ -38,12 +38,7 @@ _Row = tuple[str, str, int, str, str]  # status, family, checks, who, remark
 
 
 def render(
-    report: Report,
-    *,
-    width: int = WIDTH,
-    color: bool = False,
-    verbosity: int = 0,
-    all_causes: bool = False,
+    report: Report, *, width: int = WIDTH, color: bool = False, verbosity: int = 0, all_causes: bool = False
 ) -> str:
     """Return the text report, ending in a newline.
 

@@ -161,13 +161,7 @@ class Worker:
         self._reply(index, number, link, request)
 
     def _reply(
-        self,
-        index: int,
-        number: int,
-        link: AgentLink,
-        request: WireRequest,
-        *,
-        pending: bool = False,
+        self, index: int, number: int, link: AgentLink, request: WireRequest, *, pending: bool = False
     ) -> None:
         """Emit exactly one answer. A timeout that is not this request's own goes on to the caller."""
         limit = gevent.Timeout(request.timeout_s)
