@@ -1,4 +1,4 @@
-"""Reports of public threads of 2023 to 2026: the older part was looked at to generalise, the newer never was.
+"""Reports of public threads of 2023 to 2026: one part was looked at to generalise, two never were.
 
 corpus.md beside this says how they were gathered, labelled, dated and parted.
 """
@@ -30,7 +30,7 @@ def answered() -> Callable[[str], list[Answer]]:
 @pytest.mark.parametrize(
     ("name", "first", "among_three"),
     # Somewhat under what was reached.
-    [("corpus-dev", 0.96, 0.97), ("corpus-blind", 0.89, 0.91), ("corpus-fresh", 0.75, 0.76)],
+    [("corpus-dev", 0.91, 0.95), ("corpus-blind", 0.91, 0.94), ("corpus-fresh", 0.75, 0.8)],
 )
 def test_reports(
     name: str, first: float, among_three: float, answered: Callable[[str], list[Answer]]
@@ -56,6 +56,7 @@ def test_a_report_is_whole_and_in_one_place() -> None:
         assert "2023" <= one["date"] < "2027"
 
 
-def test_the_newer_parts_are_the_blind_ones() -> None:
-    assert max(one["date"] for one in of("corpus-dev")) < PARTED_AT
-    assert min(one["date"] for one in [*of("corpus-blind"), *of("corpus-fresh")]) >= PARTED_AT
+def test_the_blind_parts_are_newer_than_what_patterns_were_first_made_from() -> None:
+    assert max(one["date"] for one in of("corpus-dev") if one["id"].startswith("C")) < PARTED_AT
+    assert min(one["date"] for one in of("corpus-blind")) >= PARTED_AT
+    assert min(one["date"] for one in of("corpus-fresh")) >= "2026"
