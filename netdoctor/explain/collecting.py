@@ -140,7 +140,7 @@ class Collector:
             return
         self._stored[key] = stored + 1
         text = found.text
-        if match := pattern.search(text):
+        if len(text) > QUOTE_MAX and (match := pattern.search(text)):
             # So much in front that who quotes it sees that it does not begin here.
             text = text[max(0, match.start() - QUOTE_MAX) : match.start() + TEXT_MAX]
         self.gathered.hits.append(self._hit(pattern, found.number, text, by, value))

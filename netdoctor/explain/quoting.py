@@ -18,8 +18,8 @@ def sanitized(text: str, limit: int = QUOTE_MAX) -> str:
 
 def quote(hit: Hit) -> Quote:
     """A hit as it is shown."""
-    match = hit.pattern.search(hit.text)
     text = hit.text
+    match = hit.pattern.search(text) if len(text) > QUOTE_MAX else None
     if match is not None and match.end() > QUOTE_MAX:  # a line of a progress bar, with the error at its end
         text = "… " + text[max(0, match.start() - 40) :]
     return Quote(
