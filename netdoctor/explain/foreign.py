@@ -35,8 +35,8 @@ def _any(texts: Iterable[bytes]) -> bytes:
 _TEXTS = _by_text(_DATA.texts)
 _FOREIGN = re.compile(_any(_TEXTS))
 _SIGNALS = _by_text(_DATA.signals)
-# bash: job.sh: 줄 3: 21230 죽었음               python train.py
-_SIGNAL = re.compile(rb"(\d )(" + _any(_SIGNALS) + rb")(?=  )")
+# bash: job.sh: 줄 3: 21230 죽었음               python train.py; at a prompt the word alone
+_SIGNAL = re.compile(rb"(?m)(\d |^)(" + _any(_SIGNALS) + rb")(?=  | \(|\r?$)")
 # … 行 7: torchrun: 未找到命令; 5 行: and 행 5번: in others
 _LINE = re.compile(": (?:(?:第|행|行|列|줄) (\\d{1,7})(?: 行| 列|번)?|(\\d{1,7}) 行)(?:\uff1a|: )".encode())
 # First bytes of all characters from hiragana to hangul; bars and borders are drawn with others.

@@ -6,7 +6,6 @@ A process is known by host and pid, a rank by these and the device in brackets:
 """
 
 import re
-from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
@@ -114,19 +113,23 @@ class NcclReader:
             text = data[match.start() : min(end, match.start() + 4000)].decode("utf-8", "replace")
             self._take(_speaker(_line_before(data, match.start())), text.removeprefix("NCCL INFO "))
         ranks: dict[tuple[bytes, bytes, bytes], Rank | None] = {}
-        links: Counter[tuple[tuple[bytes, bytes, bytes], bytes]] = Counter()
+        links: dict[tuple[bytes, bytes, bytes, bytes], int] = {}
         for match in islice(_OFTEN.finditer(data), LINES_MAX - self.log.lines):
             self.log.lines += 1
-            pid, device, receives, via, *init = match.groups()
-            by = (_line_before(data, match.start()), pid, device)
+            before, via = _line_before(data, match.start()), match[4]
+            if match[3]:
+                continue
+            if via:
+                link = before, match[1], match[2], via
+                links[link] = links.get(link, 0) + 1
+                continue
+            by = before, match[1], match[2]
             if by not in ranks:
                 ranks[by] = self._rank_of(*by)
-            if via and not receives:
-                links[by, via] += 1
-            elif not via and (rank := ranks[by]):
-                _init(rank, *init)
-        for (by, via), count in links.items():
             if rank := ranks[by]:
+                _init(rank, *match.groups()[4:])
+        for (*who, via), count in links.items():
+            if rank := self._rank_of(*who):
                 _link(rank, via.decode("utf-8", "replace"), count)
         self.log.cut = self.log.lines >= LINES_MAX
 
