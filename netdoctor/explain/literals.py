@@ -95,9 +95,9 @@ def alternatives(regex: str) -> list[str]:
 def required_fast(regex: str) -> tuple[frozenset[str], ...]:
     """What `required` gives, looked up where it was worked out before: all patterns take half a second.
 
-    scripts/gen_docs.py writes the table; an expression that it lacks costs time and nothing else.
+    scripts/gen_docs.py writes the table; one that is not in it costs time and nothing else.
     """
-    return _worked_out().get(key_of(regex)) or required(regex)
+    return _letters_table().get(key_of(regex)) or required(regex)
 
 
 def key_of(regex: str) -> str:
@@ -106,7 +106,7 @@ def key_of(regex: str) -> str:
 
 
 @cache
-def _worked_out() -> dict[str, tuple[frozenset[str], ...]]:
+def _letters_table() -> dict[str, tuple[frozenset[str], ...]]:
     text = Path(__file__).with_name("data").joinpath("letters.json").read_bytes()
     return msgspec.json.decode(text, type=dict[str, tuple[frozenset[str], ...]])
 

@@ -99,7 +99,7 @@ class NcclReader:
 
     def block(self, data: bytes) -> None:
         """Take in what NCCL says in a block."""
-        if self.log.cut or b"NCCL" not in data:
+        if self.log.lines >= LINES_MAX or b"NCCL" not in data:
             return
         end = -1
         for match in _WORTH.finditer(data):
@@ -131,7 +131,7 @@ class NcclReader:
         for (*who, via), count in links.items():
             if rank := self._rank_of(*who):
                 _link(rank, via.decode("utf-8", "replace"), count)
-        self.log.cut = self.log.lines >= LINES_MAX
+        self.log.cut |= self.log.lines >= LINES_MAX
 
     def _rank_of(self, before: bytes, pid: bytes, device: bytes) -> Rank | None:
         """Who writes ":pid:tid [device]" behind the host."""

@@ -128,7 +128,7 @@ def test_nothing_is_guessed_where_a_line_names_it(runs: list[str], line: str, la
 
 
 def test_times_that_cannot_be_compared_make_no_runs() -> None:
-    """A log with years beside one without: of one run, or of two."""
+    """A log with years and one without: of one run, or of two."""
     dated = SAME_NODE[1].replace("E1126 05:07:51.100000 1081 ", "2025-11-26 05:07:51,100 ERROR ")
     assert of_runs([SAME_NODE[0], dated]).again == ""
 

@@ -149,6 +149,19 @@ def test_what_was_not_looked_at_is_told_and_nobody_is_called_stuck(monkeypatch: 
     assert begun.unexpected == ("NCCL says so much that only its first 8 lines were looked at",)
 
 
+def test_more_processes_than_are_looked_at_are_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes behind them still is of those that are known, and the log stays one that was cut."""
+    monkeypatch.setattr("netdoctor.explain.nccl_lines.PROCESSES_MAX", 1)
+    reader = NcclReader()
+    reader.begin("log")
+    line = b"h:%d:1 [0] NCCL INFO comm 0x1 rank %d nranks 2 cudaDev 0 busId 1 - Init %b\n"
+    reader.block(line % (1, 0, b"START") + line % (2, 1, b"START"))
+    assert reader.log.cut
+    reader.block(line % (1, 0, b"COMPLETE"))
+    assert reader.log.cut
+    assert [rank.done for rank in reader.log.ranks.values()] == [{b"0x1"}]
+
+
 def test_transport_kinds() -> None:
     kinds = {
         "NET/IB/0(3)/GDRDMA/Shared": "NET/IB/GDRDMA",

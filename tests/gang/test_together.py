@@ -174,8 +174,8 @@ def test_without_the_first_nobody_starts(eight: Lab) -> None:
 def test_a_member_that_is_started_again_comes_in_time(eight: Lab) -> None:
     """Killed while the others wait for the last one, as a container that is restarted."""
     killed_as_it_calls = (
-        'said=$(mktemp); "$@" 2>"$said" & n=0; until grep -q "calls member 0" "$said" || [ $n -gt 150 ]; do '
-        'sleep 0.1; n=$((n + 1)); done; kill -KILL $!; wait; cat "$said" >&2; rm "$said"'
+        'out=$(mktemp); "$@" 2>"$out" & n=0; until grep -q "calls member 0" "$out" || [ $n -gt 150 ]; do '
+        'sleep 0.1; n=$((n + 1)); done; kill -KILL $!; wait; cat "$out" >&2; rm "$out"'
     )
     found = pods(eight, {6: 10.0}, limit={5: killed_as_it_calls})
     assert set(found.out.values()) == {"started\n"}, found.err

@@ -109,7 +109,7 @@ OPENS = {
     "netdoctor/report/save.py": ("_append _replace own_folder", "by descriptors of folders, without links"),
     "netdoctor/report/schema.py": ("report_schema_text", OWN_DATA),
     "netdoctor/tables.py": ("table", OWN_DATA),
-    "netdoctor/explain/literals.py": ("_worked_out", OWN_DATA),
+    "netdoctor/explain/literals.py": ("_letters_table", OWN_DATA),
     "netdoctor/transport/bundle.py": ("_source", OWN_DATA),
     "netdoctor/transport/here.py": ("_is_up _routed", KERNEL),
     "netdoctor/transport/provide.py": ("_encode", OWN_DATA),
