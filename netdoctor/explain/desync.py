@@ -220,15 +220,15 @@ def _ends(name: str, members: Sequence[int]) -> tuple[int, int] | None:
 # --- in words --------------------------------------------------------------------------------------
 
 
-def lines(records: Sequence[Record]) -> Iterator[tuple[str, int, str]]:
-    """(file, rank, line) of what is wrong, as lines of a log, the root of it first."""
+def lines(records: Sequence[Record], by: str = "flight record") -> Iterator[tuple[str, int, str]]:
+    """(file, rank, line) of what is wrong, as lines of a log, the root of it first. by: who says it."""
     by_rank = {record.rank: record for record in records}
     found = mismatches(records)
     waits = {rank: one for one in reversed(found) for rank in one.waiting}
     rows = [row for one in found for row in _rows(one, by_rank, waits)]
     for _, rank, text in sorted(rows, key=lambda row: row[0]):
         file = by_rank[rank].file if rank in by_rank else next(iter(by_rank.values())).file
-        yield file, rank, f"[rank{rank}]: flight record: {text}"
+        yield file, rank, f"[rank{rank}]: {by}: {text}"
 
 
 def _rows(
@@ -245,27 +245,27 @@ def _rows(
     first, peers = one.calls[0]
     for call, ranks in one.calls[1:]:
         position = f", at {call.where}" if call.where else ""
-        text = f"{_fault(call, first)}: {_ranks(ranks)} called {_call(call)}{position}"
-        yield 0, ranks[0], f"{where}: {text} where {_ranks(peers)} called {_call(first)}"
+        text = f"{_fault(call, first)}: {in_words(ranks)} called {_call(call)}{position}"
+        yield 0, ranks[0], f"{where}: {text} where {in_words(peers)} called {_call(first)}"
     for rank in one.absent:
         if rank not in waits:
             wait = "wait" if len(one.waiting) > 1 else "waits"
-            peers_wait = f"{_ranks(one.waiting)} {wait} for in {_call(first)}"
-            text = f"never entered by {_ranks([rank])}, which {peers_wait}"
+            peers_wait = f"{in_words(one.waiting)} {wait} for in {_call(first)}"
+            text = f"never entered by {in_words([rank])}, which {peers_wait}"
             last = f"its last there was {_last(by_rank[rank], one.group)}{_since(one, by_rank[rank])}"
             yield 1, rank, f"{where}: {text}; {last}"
         elif _cycle(rank, one, waits):
-            other = f"{_ranks([rank])} waits in {_where(waits[rank])}"
-            text = f"another order of groups: {other}, while {_ranks(one.waiting)} wait for it here"
+            other = f"{in_words([rank])} waits in {_where(waits[rank])}"
+            text = f"another order of groups: {other}, while {in_words(one.waiting)} wait for it here"
             yield 0, rank, f"{where}: mismatch: {text}"
     if one.kind == "stalled":
-        text = f"not begun on {_ranks(one.stalled)}, whose GPU is at something else"
+        text = f"not begun on {in_words(one.stalled)}, whose GPU is at something else"
         yield 2, one.stalled[0], f"{where}: {text}"
     if one.kind == "uneven":
         text = f"the sizes of {first.name} do not add up over all ranks"
         yield 0, one.waiting[0], f"{where}: mismatch: {text}"
     if one.lost:
-        yield 3, one.lost[0], f"{where}: no record of {_ranks(one.lost)}"
+        yield 3, one.lost[0], f"{where}: no record of {in_words(one.lost)}"
 
 
 def _fault(one: Operation, other: Operation) -> str:
@@ -277,8 +277,8 @@ def _partner(one: Mismatch) -> str:
     (call, ranks), *others = one.calls
     if others:
         other, peers = others[0]
-        return f"{_ranks(ranks)} called {_call(call)}, and {_ranks(peers)} {_call(other)}"
-    return f"{_ranks(ranks)} waits in {_call(call)} for {_ranks(one.absent)}, which has no such call"
+        return f"{in_words(ranks)} called {_call(call)}, and {in_words(peers)} {_call(other)}"
+    return f"{in_words(ranks)} waits in {_call(call)} for {in_words(one.absent)}, which has no such call"
 
 
 def _cycle(rank: int, mismatch: Mismatch, waits: Mapping[int, Mismatch]) -> bool:
@@ -303,7 +303,7 @@ def _where(one: Mismatch) -> str:
 def _call(one: Operation) -> str:
     sizes = ",".join("x".join(map(str, size)) or "scalar" for size in (one.inputs or one.outputs)[:3])
     types = "/".join(dict.fromkeys((*one.input_dtypes, *one.output_dtypes)))
-    return f"{one.name}({sizes}{' ' if types else ''}{types})"
+    return f"{one.name}({sizes}{' ' if types else ''}{types})" if sizes or types else one.name
 
 
 def _last(record: Record, group: str) -> str:
@@ -324,7 +324,7 @@ def _since(one: Mismatch, record: Record) -> str:
     return f", {abs(came - last):.1f} s {'before' if last <= came else 'after'} they came at {when:%H:%M:%S}"
 
 
-def _ranks(ranks: Sequence[int]) -> str:
+def in_words(ranks: Sequence[int]) -> str:
     """``rank 3``, ``ranks 0-2,5``."""
     parts = ranges(sorted(ranks))
     more = f" and {len(parts) - 8} ranges more" if len(parts) > 8 else ""

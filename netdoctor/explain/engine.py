@@ -15,6 +15,7 @@ from netdoctor.explain.nccl_info import summarise
 from netdoctor.explain.nccl_lines import NcclReader
 from netdoctor.explain.quoting import sanitized
 from netdoctor.explain.reading import Log, blocks, logs
+from netdoctor.explain.watchdogs import Watchdogs
 
 
 def explain(
@@ -62,7 +63,7 @@ class _Reader:
 
     def __init__(self, knowledge: Knowledge | None) -> None:
         self._knowledge = knowledge or load()
-        self._collector, self._nccl = Collector(), NcclReader()
+        self._collector, self._nccl, self._watchdogs = Collector(), NcclReader(), Watchdogs()
         self._matcher = Matcher(self._knowledge.patterns)
         self.sources = self._collector.gathered.sources
 
@@ -74,6 +75,7 @@ class _Reader:
         for number, block in numbered:
             if nccl:
                 self._nccl.block(block)
+                self._watchdogs.block(name, block, number)
             for found in self._matcher.block(block, number):
                 self._collector.take(found)
 
@@ -81,6 +83,8 @@ class _Reader:
         self.sources.append(Source(name=name, lines=text.count("\n") + 1, size_bytes=len(text)))
 
     def explanation(self) -> Explanation:
+        for file, number, line in self._watchdogs.lines(self._collector.gathered.world_size):
+            self.read(file, [(number, line.encode())], nccl=False)
         return replace(judge(self._collector.gathered, self._knowledge), nccl=summarise(self._nccl.log))
 
 

@@ -246,10 +246,12 @@ def _each_kind(hits: Iterable[Hit], most: int) -> list[Quote]:
 
 
 def _first(hits: Sequence[Hit]) -> Hit | None:
-    """The first line that names a cause; else the first symptom, else the first echo."""
+    """The first line that names a cause; else the first symptom, such as only follow last, else an echo."""
 
     def order(hit: Hit) -> int:
-        return 0 if _names_any(hit.pattern) else 2 if hit.pattern.role is Role.ECHO else 1
+        if hit.pattern.role is Role.ECHO:
+            return 3
+        return 0 if _names_any(hit.pattern) else 1 + hit.pattern.follows
 
     return min((hit for hit in hits if hit.pattern.role is not Role.CONTEXT), key=order, default=None)
 

@@ -1,4 +1,4 @@
-"""Flight records: what is read, what is refused, who is to blame."""
+"""Flight records, and what watchdogs print: what is read, what is refused, who is to blame."""
 
 import json
 import os
@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from netdoctor.explain import desync, flight, plain_pickle
-from netdoctor.explain.engine import explain
+from netdoctor.explain.engine import explain, explain_text
+from netdoctor.explain.watchdogs import Watchdogs
 from tests.hostile import HOSTILE
 
 # Of gloo, written by torch 2.13.0+cpu. gloo, json: rank 2 broadcasts; absent: it sleeps; healthy: none does.
@@ -408,3 +409,122 @@ def test_logs_are_no_records(tmp_path: Path):
     found = explain([str(tmp_path)])
     assert "opcode 0x63" in found.sources[0].remarks[0]
     assert not RAN
+
+
+# --- torch's watchdogs -----------------------------------------------------------------------------
+
+# How far a rank is in a group, as releases print it (pytorch/pytorch ProcessGroupNCCL.cpp): of a rank whose
+# own work timed out, and from 2.3 on of one that hears of it.
+_WORK = "last enqueued NCCL work: {last}, last completed NCCL work: {done}."
+TIMED_OUT = {
+    "2.2": "[Rank {rank}] Timeout at NCCL work: {at}, " + _WORK,
+    "2.4": "[PG {group} (default_pg) Rank {rank}] Timeout at NCCL work: {at}, " + _WORK,
+    "2.5": "[PG ID 0 PG GUID {group}(default_pg) Rank {rank}] Exception (either an error or timeout) "
+    "detected by watchdog at work: {at}, " + _WORK,
+    "2.8": "[PG ID 0 PG GUID {group}(default_pg) Rank {rank}]  failure detected by watchdog at work "
+    "sequence id: {at} PG status: last enqueued work: {last}, last completed work: {done}",
+}
+HEARD = (
+    "[PG ID 0 PG GUID 0(default_pg) Rank {rank}] Received a dump signal due to a collective timeout from "
+    " rank 1 and we will try our best to dump the debug info. L" + _WORK[1:] + "This is most likely caused by"
+)
+
+
+def watchdogs(*lines: str, world: int | None = None) -> list[str]:
+    taken = Watchdogs()
+    taken.block("job.log", "\n".join(lines).encode(), 1)
+    return [text for _, _, text in taken.lines(world)]
+
+
+def status(
+    rank: int, last: int, done: int, at: int | None = None, form: str = "2.5", group: str = "0"
+) -> str:
+    text = HEARD if at is None else TIMED_OUT[form]
+    said = text.format(rank=rank, last=last, done=done, at=at, group=group)
+    return f"[rank{rank}]:[E703 15:37:17.178057290 ProcessGroupNCCL.cpp:1922] {said}"
+
+
+@pytest.mark.parametrize("form", TIMED_OUT)
+def test_watchdogs_name_who_did_not_come(form: str):
+    lines = [status(rank, 35, 31, 32, form) for rank in (0, 1, 3)] + [status(2, 31, 31)]
+    (line,) = watchdogs(*lines)
+    assert line.startswith(
+        "[rank2]: watchdogs: group 0 (default_pg), collective 32: never entered by rank 2, "
+    )
+    assert "which ranks 0-1,3 wait for" in line
+    explanation = explain_text({"job.log": "\n".join(lines)})
+    assert explanation.reasons[0].known.label == "collective_timeout_slow_rank"
+    assert explanation.reasons[0].lines[0].rank == 2
+    assert explanation.reasons[0].lines[0].line == 4
+
+
+def test_watchdogs_of_a_real_job():
+    """torch on two GPUs, with its defaults; logs/README.md says how it was made."""
+    logs = sorted((Path(__file__).parent / "logs" / "gpu_collective_skipped").glob("rank*.log"))
+    explanation = explain([str(log) for log in logs])
+    assert explanation.ranks.first is not None
+    assert explanation.ranks.first.text.startswith("[rank1]: watchdogs: ")
+
+
+def test_who_waits_in_nothing_where_nearly_all_do_is_named():
+    """Of a part of the job only who waits in it says how far it is; the default group is done with."""
+    parts = [status(rank, 7, 6, 7, group="3").replace("default_pg", "dp") for rank in range(8) if rank != 5]
+    heard = [status(rank, 2, 2) for rank in range(8)]
+    (line,) = watchdogs(*parts, *heard)
+    assert line == "[rank5]: watchdogs: rank 5 waited in nothing when the time of 7 others was up"
+    reason = explain_text({"job.log": "\n".join([*parts, *heard])}).reasons[0]
+    assert (reason.known.label, reason.lines[0].rank) == ("collective_timeout_slow_rank", 5)
+    assert watchdogs(*parts[:4], *heard) == []  # half of them wait in nothing
+
+
+def test_who_waits_in_another_group_is_not_to_blame():
+    inner = [status(rank, 7, 6, 7, group="3").replace("default_pg", "tp") for rank in (2, 3)]
+    outer = [status(rank, 9, 8, 9) for rank in (0, 1)]
+    heard = [status(rank, 8, 8) for rank in (2, 3)]
+    assert watchdogs(*inner, *outer, *heard) == []
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [status(0, 32, 31, 32), status(1, 32, 31, 32)],  # the others may have printed nothing
+        [status(0, 32, 31), status(1, 31, 31)],  # nothing timed out here
+        [status(0, 900, 899, 900), status(1, 12, 12)],  # a count of something else
+        [status(0, 32, 31, 32), status(1, 31, 31), status(1, 3, 3)],  # a second start, or a second job
+        [status(0, 32, 31, 32), status(1, 4, 31)],  # sends and collectives in one group
+        [status(0, 32, 31, 32).removeprefix("[rank0]:").replace("Rank 0", "rank"), status(1, 31, 31)],
+    ],
+)
+def test_watchdogs_that_prove_nothing(lines: list[str]):
+    assert watchdogs(*lines) == []
+
+
+def test_where_all_ranks_came_nobody_is_late():
+    lines = [status(rank, 32, 31, 32) for rank in range(4)]
+    assert watchdogs(*lines, world=8) == []
+    assert watchdogs(*lines, world=4) == [
+        "watchdogs: group 0, collective 32: entered by all 4 ranks, done by none"
+    ]
+    weight = {}
+    for world in (4, 8):
+        log = "\n".join(
+            [
+                f"world_size={world}",
+                *lines,
+                lines[0].replace("Exception", "Watchdog caught collective operation timeout"),
+            ]
+        )
+        weight[world] = {r.known.label: r.weight for r in explain_text({"job.log": log}).reasons}
+    assert weight[4]["collective_timeout_slow_rank"] < weight[8]["collective_timeout_slow_rank"]
+    assert weight[4]["ib_link_or_fabric"] > weight[8]["ib_link_or_fabric"]
+
+
+def test_watchdogs_of_many_ranks_and_any_bytes():
+    lines = [status(rank, 40, 39, 40) for rank in range(2048)] + [status(2048, 39, 39)]
+    (line,) = watchdogs(*lines)
+    assert line.startswith("[rank2048]: ")
+    junk = Watchdogs()
+    junk.block(
+        "log", b"\xff last enqueued NCCL work: 1, last completed NCCL work: \x00\n[rank0] ast enqueued ", 1
+    )
+    assert list(junk.lines(None)) == []
