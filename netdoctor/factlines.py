@@ -63,11 +63,6 @@ class Line:
     # fact's own dataclass, unread it is JSON.
     facts: Mapping[str, Any]
 
-    @property
-    def taken_at(self) -> float:
-        """Seconds since the epoch."""
-        return instant(self.taken).timestamp()
-
 
 def now() -> str:
     """This moment, as `Line.taken` has it."""

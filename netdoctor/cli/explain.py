@@ -1,9 +1,11 @@
 """`netdoctor explain`: from a log, or from a word, to what it means and the check that decides."""
 
 import argparse
+import importlib
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -174,11 +176,12 @@ def _log(args: argparse.Namespace, names: Sequence[str]) -> int:
 
 def _manuals(checks: set[str]) -> Mapping[str, Sequence[str]]:
     """What the manuals of these checks say under "Fix:", by check."""
-    if not checks:
-        return {}
-    from netdoctor.engine.registry import load_builtin
+    from netdoctor.check import REGISTERED
 
-    return {name: fix_of(check.manual) for name, check in load_builtin().items() if name in checks}
+    for name in checks:  # not all there are, which take longer than most logs
+        family, _, file = name.replace("-", "_").partition(".")
+        importlib.import_module(f"netdoctor.checks.{family}.{file}{'_' * iskeyword(file)}")
+    return {name: fix_of(REGISTERED[name].manual) for name in checks}
 
 
 def fix_texts(reason: "Reason") -> list[str]:

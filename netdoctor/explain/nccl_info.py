@@ -39,7 +39,7 @@ def summarise(log: NcclLog) -> NcclInfo | None:
         drivers=_common(_cuda(p.driver) for p in processes if p.driver),
         hosts=len({host for host, pid in log.processes if pid}),
         ranks=len(known),
-        ranks_done=sum(1 for rank in known if rank.done and not rank.begun - rank.done),
+        ranks_done=sum(1 for rank in known if rank.done and not rank.begun),
         world=max((rank.world for rank in known), default=0),
         bootstrap=_common(p.bootstrap[0] for p in processes if p.bootstrap),
         networks=_common(p.network for p in processes if p.network),
@@ -106,7 +106,7 @@ def _unexpected(
     yield from _rails(log)
     if log.cut:  # who ended may be behind what was read
         yield f"NCCL says so much that only its first {log.lines:,} lines were looked at"
-    stuck = [] if log.cut else [key for key, rank in log.ranks.items() if rank.begun - rank.done]
+    stuck = [] if log.cut else [key for key, rank in log.ranks.items() if rank.begun]
     if stuck and len(stuck) < len(log.ranks):
         yield f"{_who(stuck)}: setting up a communicator began and did not end, while others ended"
     elif stuck:

@@ -68,8 +68,8 @@ class Rank:
     links: dict[str, int] = field(default_factory=dict)
     devices: set[int] = field(default_factory=set)  # NCCL's numbers of those that it sends over
     nvls: bool | None = None
-    begun: set[bytes] = field(default_factory=set)
-    done: set[bytes] = field(default_factory=set)
+    begun: set[bytes] = field(default_factory=set)  # communicators that are not made yet
+    done: bool = False  # one was made
 
 
 Who = tuple[str, str]  # host and pid; the log's name and "" where a line has no prefix
@@ -180,7 +180,11 @@ def _speaker(before: bytes) -> Device:
 
 def _init(rank: Rank, comm: bytes, number: bytes, size: bytes, state: bytes) -> None:
     """A communicator is begun or made."""
-    (rank.begun if state == b"START" else rank.done).add(comm)
+    if state == b"START":
+        rank.begun.add(comm)
+    else:
+        rank.begun.discard(comm)
+        rank.done = True
     if int(size) > rank.world:
         rank.rank, rank.world = int(number), int(size)
 

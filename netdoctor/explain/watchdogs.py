@@ -86,11 +86,12 @@ class Watchdogs:
         ]
         every = [pair for statuses in self._groups.values() for pair in statuses.items()]
         status_of = dict(reversed(every))
-        own = {rank for rank, one in every if one.at is not None}
-        elsewhere = sorted(status_of.keys() - own - {rank for rank, one in every if one.last > one.done})
-        absent = [(rank, text) for _, rank, text in desync.lines(records, "watchdogs") if rank not in own]
-        if not absent and own and 0 < len(elsewhere) * ELSEWHERE_ONE_IN <= len(status_of):
-            waited = f"waited in nothing when the time of {len(own)} others was up"
+        waiters = {rank for rank, one in every if one.at is not None}
+        elsewhere = sorted(status_of.keys() - waiters - {rank for rank, one in every if one.last > one.done})
+        absent = [(rank, text) for _, rank, text in desync.lines(records, "watchdogs") if rank not in waiters]
+        few = 0 < len(elsewhere) * ELSEWHERE_ONE_IN <= len(status_of)
+        if few and waiters and not (absent or self._unclear):
+            waited = f"waited in nothing when the time of {len(waiters)} others was up"
             text = f"[rank{elsewhere[0]}]: watchdogs: {desync.in_words(elsewhere)} {waited}"
             absent = [(elsewhere[0], text)]
         waiting = [one for one in records if one.operations[0].state != desync.DONE]

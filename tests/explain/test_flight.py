@@ -459,7 +459,7 @@ def test_watchdogs_name_who_did_not_come(form: str):
 
 
 def test_watchdogs_of_a_real_job():
-    """torch on two GPUs, with its defaults; logs/README.md says how it was made."""
+    """torch 2.11 on two GPUs, with its defaults; logs/README.md says how it was made."""
     logs = sorted((Path(__file__).parent / "logs" / "gpu_collective_skipped").glob("rank*.log"))
     explanation = explain([str(log) for log in logs])
     assert explanation.ranks.first is not None
