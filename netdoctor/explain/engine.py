@@ -1,5 +1,6 @@
 """Logs in, an explanation out."""
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -8,14 +9,16 @@ from typing import BinaryIO
 from netdoctor.explain.artifacts import Artifacts
 from netdoctor.explain.collecting import Collector
 from netdoctor.explain.judging import judge
-from netdoctor.explain.knowledge import Knowledge, load
-from netdoctor.explain.matching import Matcher
+from netdoctor.explain.knowledge import Knowledge, Role, load
+from netdoctor.explain.matching import Found, Matcher, last_lines
 from netdoctor.explain.model import Explanation, Source
 from netdoctor.explain.nccl_info import summarise
 from netdoctor.explain.nccl_lines import NcclReader
 from netdoctor.explain.quoting import sanitized
 from netdoctor.explain.reading import Log, blocks, logs
 from netdoctor.explain.watchdogs import Watchdogs
+
+ENDS_MAX = 1000  # logs whose last lines are kept
 
 
 def explain(
@@ -66,18 +69,23 @@ class _Reader:
         self._collector, self._nccl, self._watchdogs = Collector(), NcclReader(), Watchdogs()
         self._matcher = Matcher(self._knowledge.patterns)
         self.sources = self._collector.gathered.sources
+        self._ends: list[tuple[str, list[tuple[int, str]]]] = []
 
     def read(self, name: str, numbered: Iterable[tuple[int, bytes]], nccl: bool = True) -> None:
         """Take in one log. nccl: whether NCCL may say something of itself in it."""
         self._collector.begin(name)
         self._nccl.begin(name)
         self._matcher.restart()
+        ends: deque[tuple[int, bytes]] = deque(maxlen=2)
         for number, block in numbered:
+            ends.append((number, block))
             if nccl:
                 self._nccl.block(block)
                 self._watchdogs.block(name, block, number)
             for found in self._matcher.block(block, number):
                 self._collector.take(found)
+        if len(self._ends) < ENDS_MAX:
+            self._ends.append((name, last_lines(ends)))
 
     def add_source(self, name: str, text: str) -> None:
         self.sources.append(Source(name=name, lines=text.count("\n") + 1, size_bytes=len(text)))
@@ -85,7 +93,26 @@ class _Reader:
     def explanation(self) -> Explanation:
         for file, number, line in self._watchdogs.lines(self._collector.gathered.world_size):
             self.read(file, [(number, line.encode())], nccl=False)
-        return replace(judge(self._collector.gathered, self._knowledge), nccl=summarise(self._nccl.log))
+        found = judge(self._collector.gathered, self._knowledge)
+        if not found.reasons:
+            found = self._by_subject(found)
+        return replace(found, nccl=summarise(self._nccl.log))
+
+    def _by_subject(self, nothing: Explanation) -> Explanation:
+        """What the last lines may be about, where no line is known."""
+        subjects = [one for one in self._knowledge.patterns if one.subject]
+        hits = self._collector.gathered.hits
+        if any(hit.pattern.role is not Role.CONTEXT for hit in hits):
+            return nothing  # what failed was tried again and worked
+        known = {(hit.file, hit.number) for hit in hits}
+        for file, lines in self._ends:
+            self._collector.begin(file)
+            for number, text in lines:
+                about = tuple((one, "") for one in subjects if one.search(text))
+                if (file, number) not in known:
+                    self._collector.take(Found(number, text, about))
+        found = judge(self._collector.gathered, self._knowledge)
+        return replace(found, ranks=nothing.ranks, echoes=(), guessed=True) if found.reasons else nothing
 
 
 def explain_text(files: dict[str, str], knowledge: Knowledge | None = None) -> Explanation:

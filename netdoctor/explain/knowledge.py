@@ -72,6 +72,7 @@ class Pattern:
     otherwise: bool = False  # it counts where no other pattern knows the line
     follows: bool = False  # where something failed before it, it is an echo of that
     works: bool = False  # it shows that what was tried again before it worked in the end
+    subject: bool = False  # what last lines are about; it counts where nothing at all is known of the logs
     # What it admits in place of `admits` where every rank of the logs says it.
     by_all: Mapping[str, int] = field(default_factory=dict)
 
@@ -176,6 +177,7 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True):
     otherwise: bool = False
     follows: bool = False
     works: bool = False
+    subject: bool = False
     by_all: _Percents = {}
     rank: int | None = None
     releases: str = ""
@@ -205,7 +207,7 @@ def _pattern(row: _Row, label: str, name: str, number: int) -> Pattern:
     fields["id"] = row.id or f"{name.removesuffix('.toml')}:{number}"
     where = f"{name}: pattern {number}"
     parts = [row.regex] if "(?P<" in row.regex else alternatives(row.regex)
-    known = tuple(Alternative(part, _letters(where, part)) for part in parts)
+    known = () if row.subject else tuple(Alternative(part, _letters(where, part)) for part in parts)
     return Pattern(**fields, label=label, alternatives=known)
 
 

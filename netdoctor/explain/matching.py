@@ -7,7 +7,7 @@ expressions. For logs that repeat themselves the time is that of folding. Kinds 
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -35,6 +35,29 @@ _FAILURE_LETTERS = tuple(
         ),
     )
 )
+# What a line holds that may be the last word of a job that failed.
+TROUBLE = re.compile(
+    r"(?i)error|exception|fail|fatal|unable|cannot|could ?n.t|could not|invalid|illegal|panic|abort|assert"
+    r"|refus|reject|denied|unreachable|unavailable|unsupported|unexpected|unrecognized|unknown|incompatib"
+    r"|insufficient|inconsistent|incomplete|mismatch|missing|corrupt|broken|crash|killed|preempt|interrupted"
+    r"|disconnect|timed? ?out|stuck|exceed|overflow|terminate|stopped|\bfault|\bdead\b|\blost\b|already exist"
+    r"|out of\b|too (?:many|large|small|old|few)|\bSIG[A-Z]{3,5}\b|\bnan\b|does ?n.t|does not|NCCL WARN"
+    r"|\bno (?:such|suitable|compatible|available|matching|valid|space|route)"
+    r"|\bnot (?:found|available|supported|ready|enough|recognized|prepared|allowed|respond|permitted|match"
+    r"|accessible|alive|exist|finite|init|defined|implement|able)"
+)
+# And what it holds where the program went on: no failure, a warning, a message of a lower level.
+GOES_ON = re.compile(
+    r"(?i:\b(?:0|no|zero|without|not an?) (?:errors?|failures?)\b(?! code)|, 0 failed"
+    r"|\b(?:error|fail)\w*[=:] ?0\b)|\b[WIDV]\d{4} \d\d:|\[[WID] |\bW [a-z]|<warn>|(?<!NCCL )\bWARN\b"
+    r"|\b(?:INFO|DEBUG|TRACE|WARNING|NOTICE|DIAG)\b|(?i:warning: |\binfo: )"
+    r"|\A(?:\[\w+\]: ?)? {2,}(?:raise|File|return|assert) "
+    r"|(?i:\[[wid]\]|fall(?:ing|s)? ?back|retry|try(?:ing)? again|skip|continu|ignor|instead|deprecat"
+    r"|optional|disabled|recommend|please (?:set|see)|\bif you\b|policy =|\bcorrectable)"
+)
+# Unless it says itself that it is an error.
+ERROR_LEVEL = re.compile(r"\b[EF]\d{4} \d\d:|\bE \d+ \d+\]|\b(?:ERROR|CRITICAL|FATAL)\b|\A\w* ?[Ee]rror: ")
+LAST_LINES = 10
 KINDS_MAX = 40_000
 KIND_LETTERS_MAX = 600  # of longer ones only a hash is kept
 LINE_SHOWN = 16_384  # of either end of one line, for expressions
@@ -129,6 +152,17 @@ class Matcher:
         if matched or (kind.failing and FAILURE.search(english_text)):
             return Found(number, text, tuple(matched))
         return None
+
+
+def last_lines(blocks: Iterable[tuple[int, bytes]]) -> list[tuple[int, str]]:
+    """The last lines of these blocks that may be of a failure, and of those only what is near the end."""
+    rows = [row for number, block in blocks for row in enumerate(block.split(b"\n"), number)]
+    ends = [(number, _ends_of(line)) for number, line in rows if line.strip()][-LAST_LINES:]
+    return [(number, text) for number, text in ends if _is_trouble(text)]
+
+
+def _is_trouble(text: str) -> bool:
+    return bool(TROUBLE.search(text) and (ERROR_LEVEL.search(text) or not GOES_ON.search(text)))
 
 
 def _pieces(data: bytes, number: int) -> tuple[Sequence[int], list[bytes]]:

@@ -136,3 +136,35 @@ def test_what_one_side_has_and_the_other_has_not_is_read() -> None:
     even = line.format("a", 0, "/GDRDMA") + line.format("b", 1, "/GDRDMA/Shared")
     assert "gdr_peermem_missing" in labels(explain_text({"log": uneven + failed}))
     assert "gdr_peermem_missing" not in labels(explain_text({"log": even + failed}))
+
+
+STRANGE = "frobnicator 3: the tensor pool cannot reserve a buffer"
+
+
+def test_a_last_line_that_nobody_knows_is_taken_by_what_it_is_about() -> None:
+    found = explain_text({"log": TRAINS + STRANGE})
+    assert found.guessed
+    assert labels(found)[0] == "gpu_oom_one_rank"
+    assert {one.confidence for one in found.reasons} == {Confidence.POSSIBLE}
+    assert found.reasons[0].lines[0].line == TRAINS.count("\n") + 1
+    assert found.ranks.first is None
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        STRANGE + "\n" + TRAINS,  # it went on
+        TRAINS + "WARNING " + STRANGE,
+        TRAINS + STRANGE + ", trying again",
+        TRAINS + "evaluated 500 samples, 0 errors\n",
+        TRAINS + "Unable to find image 'nvcr.io/nvidia/pytorch:23.10-py3' locally\n",  # known, and no failure
+    ],
+)
+def test_what_went_on_is_no_last_line(log: str) -> None:
+    assert not explain_text({"log": log}).reasons
+
+
+def test_nothing_is_guessed_where_a_line_is_known() -> None:
+    found = explain_text({"log": MISSING, "other": TRAINS + STRANGE})
+    assert not found.guessed
+    assert labels(found) == labels(explain_text({"log": MISSING}))

@@ -44,7 +44,7 @@ def test_an_expression_is_tried_part_by_part() -> None:
 @settings(max_examples=60, deadline=None)
 def test_nothing_that_an_expression_finds_is_missed(data: st.DataObject) -> None:
     """A line made of a pattern's expression is found by it, whatever stands before and behind."""
-    pattern = data.draw(st.sampled_from(load().patterns))
+    pattern = data.draw(st.sampled_from([one for one in load().patterns if not one.subject]))
     made = data.draw(st.from_regex(re.compile(pattern.regex, re.ASCII)))
     around = data.draw(st.text(st.characters(codec="utf-8", exclude_characters="\n\r\x1b"), max_size=8))
     line = re.sub(r"[\n\r\x1b]", " ", f"{around} {made} {around}")
