@@ -29,6 +29,7 @@ class Answer:
 
     record: Mapping[str, Any]
     said: tuple[tuple[str, Confidence], ...]
+    guessed: bool = False  # by what its lines are about alone
 
     @property
     def open(self) -> bool:
@@ -60,7 +61,8 @@ def answers(
     for record in reports:
         known = knowledge.without(record["id"]) if leave_out else knowledge
         said = explain_text({record["id"]: "\n".join(record["log"])}, known)
-        found.append(Answer(record, tuple((one.known.label, one.confidence) for one in said.reasons)))
+        labels = tuple((one.known.label, one.confidence) for one in said.reasons)
+        found.append(Answer(record, labels, said.guessed))
     return found
 
 
@@ -74,8 +76,9 @@ def figures(found: list[Answer]) -> str:
     """In one line; what is open is in the count of certain ones alone."""
     settled = [one for one in found if not one.open]
     return (
-        f"{len(settled)} reports, top-1 {share(settled, 1):.1%}, top-3 {share(settled, 3):.1%}, confidently "
-        f"wrong {sum(one.confidently_wrong for one in found)}, silent {sum(not one.said for one in settled)}"
+        f"{len(settled)} reports, top-1 {share(settled, 1):.1%}, top-3 {share(settled, 3):.1%}, "
+        f"confidently wrong {sum(one.confidently_wrong for one in found)}, "
+        f"silent {sum(not one.said for one in settled)}, guessed {sum(one.guessed for one in settled)}"
         + (f", open {len(found) - len(settled)}" if len(found) > len(settled) else "")
     )
 
