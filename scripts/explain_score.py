@@ -29,7 +29,7 @@ class Answer:
 
     record: Mapping[str, Any]
     said: tuple[tuple[str, Confidence], ...]
-    guessed: bool = False  # by what its lines are about alone
+    is_guess: bool = False  # by what its lines are about alone
 
     @property
     def open(self) -> bool:
@@ -62,7 +62,7 @@ def answers(
         known = knowledge.without(record["id"]) if leave_out else knowledge
         said = explain_text({record["id"]: "\n".join(record["log"])}, known)
         labels = tuple((one.known.label, one.confidence) for one in said.reasons)
-        found.append(Answer(record, labels, said.guessed))
+        found.append(Answer(record, labels, said.is_guess))
     return found
 
 
@@ -78,7 +78,7 @@ def figures(found: list[Answer]) -> str:
     return (
         f"{len(settled)} reports, top-1 {share(settled, 1):.1%}, top-3 {share(settled, 3):.1%}, "
         f"confidently wrong {sum(one.confidently_wrong for one in found)}, "
-        f"silent {sum(not one.said for one in settled)}, guessed {sum(one.guessed for one in settled)}"
+        f"silent {sum(not one.said for one in settled)}, guessed {sum(one.is_guess for one in settled)}"
         + (f", open {len(found) - len(settled)}" if len(found) > len(settled) else "")
     )
 

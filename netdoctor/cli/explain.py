@@ -171,7 +171,7 @@ def _log(args: argparse.Namespace, names: Sequence[str]) -> int:
         sys.stdout.write(rendering.markdown(explanation, manuals, escape))
     else:
         sys.stdout.write(rendering.text(explanation, manuals, columns(args.width) or WIDTH))
-    return EXIT_UNRECOGNISED if explanation.guessed or not explanation.reasons else 0
+    return EXIT_UNRECOGNISED if explanation.is_guess or not explanation.reasons else 0
 
 
 def _manuals(checks: set[str]) -> Mapping[str, Sequence[str]]:

@@ -108,11 +108,11 @@ class _Reader:
         for file, lines in self._ends:
             self._collector.begin(file)
             for number, text in lines:
-                about = tuple((one, "") for one in subjects if one.search(text))
+                pairs = tuple((one, "") for one in subjects if one.search(text))
                 if (file, number) not in known:
-                    self._collector.take(Found(number, text, about))
+                    self._collector.take(Found(number, text, pairs))
         found = judge(self._collector.gathered, self._knowledge)
-        return replace(found, ranks=nothing.ranks, echoes=(), guessed=True) if found.reasons else nothing
+        return replace(found, ranks=nothing.ranks, echoes=(), is_guess=True) if found.reasons else nothing
 
 
 def explain_text(files: dict[str, str], knowledge: Knowledge | None = None) -> Explanation:

@@ -36,7 +36,7 @@ _FAILURE_LETTERS = tuple(
     )
 )
 # What a line holds that may be the last word of a job that failed.
-TROUBLE = re.compile(
+LOOKS_BAD = re.compile(
     r"(?i)error|exception|fail|fatal|unable|cannot|could ?n.t|could not|invalid|illegal|panic|abort|assert"
     r"|refus|reject|denied|unreachable|unavailable|unsupported|unexpected|unrecognized|unknown|incompatib"
     r"|insufficient|inconsistent|incomplete|mismatch|missing|corrupt|broken|crash|killed|preempt|interrupted"
@@ -162,7 +162,7 @@ def last_lines(blocks: Iterable[tuple[int, bytes]]) -> list[tuple[int, str]]:
 
 
 def _is_trouble(text: str) -> bool:
-    return bool(TROUBLE.search(text) and (ERROR_LEVEL.search(text) or not GOES_ON.search(text)))
+    return bool(LOOKS_BAD.search(text) and (ERROR_LEVEL.search(text) or not GOES_ON.search(text)))
 
 
 def _pieces(data: bytes, number: int) -> tuple[Sequence[int], list[bytes]]:

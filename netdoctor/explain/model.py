@@ -115,5 +115,5 @@ class Explanation:
     sources: tuple[Source, ...] = ()
     refuted: Mapping[str, str] = field(default_factory=dict)  # what a scan took out, and why
     nccl: NcclInfo | None = None
-    guessed: bool = False  # no line is known; the causes are those that the last lines may be about
+    is_guess: bool = False  # no line is known; the causes are those that the last lines may be about
     again: str = ""  # where an error that program and board can both make came again

@@ -55,7 +55,7 @@ def to_json(explanation: Explanation, manuals: Manuals) -> dict[str, Any]:
             "first": _quote(explanation.ranks.first) if explanation.ranks.first else None,
         },
         "unknown_lines": [_quote(one) for one in explanation.unknown],
-        "guessed": explanation.guessed,
+        "guessed": explanation.is_guess,
         "refuted": dict(explanation.refuted),
         "again": explanation.again,
         "nccl": nccl_info.to_json(explanation.nccl) if explanation.nccl else None,
@@ -110,7 +110,7 @@ def _text(explanation: Explanation, manuals: Manuals, width: int) -> Iterator[st
         yield ""
     for label, why in explanation.refuted.items():
         yield from _wrapped(f"ruled out: {load().causes[label].title} ({why})", "", width, "    ")
-    if explanation.unknown and (explanation.guessed or not explanation.reasons):
+    if explanation.unknown and (explanation.is_guess or not explanation.reasons):
         yield ""
         yield from _wrapped(SEND if _has_unknown_failure(explanation) else WARNED, "", width)
         for one in explanation.unknown:
@@ -165,7 +165,7 @@ def headings(explanation: Explanation) -> Iterator[str]:
         yield f"First to fail: {_who(ranks.first)}{_when(ranks.first)}"
         if explanation.again:
             yield explanation.again
-    elif explanation.guessed:
+    elif explanation.is_guess:
         yield "Nothing was recognised. By what the last lines are about, these are the first to look at:"
     elif _has_unknown_failure(explanation):
         yield "Nothing was recognised."
@@ -260,7 +260,7 @@ def _markdown(explanation: Explanation, manuals: Manuals, escape: Callable[[str]
             f"- ruled out: {escape(load().causes[label].title)} ({escape(why)})"
             for label, why in explanation.refuted.items()
         )
-    if explanation.unknown and (explanation.guessed or not explanation.reasons):
+    if explanation.unknown and (explanation.is_guess or not explanation.reasons):
         yield ""
         yield escape(SEND if _has_unknown_failure(explanation) else WARNED)
         yield ""

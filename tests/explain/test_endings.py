@@ -143,7 +143,7 @@ STRANGE = "frobnicator 3: the tensor pool cannot reserve a buffer"
 
 def test_a_last_line_that_nobody_knows_is_taken_by_what_it_is_about() -> None:
     found = explain_text({"log": TRAINS + STRANGE})
-    assert found.guessed
+    assert found.is_guess
     assert labels(found)[0] == "gpu_oom_one_rank"
     assert {one.confidence for one in found.reasons} == {Confidence.POSSIBLE}
     assert found.reasons[0].lines[0].line == TRAINS.count("\n") + 1
@@ -166,5 +166,5 @@ def test_what_went_on_is_no_last_line(log: str) -> None:
 
 def test_nothing_is_guessed_where_a_line_is_known() -> None:
     found = explain_text({"log": MISSING, "other": TRAINS + STRANGE})
-    assert not found.guessed
+    assert not found.is_guess
     assert labels(found) == labels(explain_text({"log": MISSING}))
