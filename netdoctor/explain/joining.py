@@ -65,7 +65,8 @@ def join(explanation: Explanation, measured: Measured, knowledge: Knowledge) -> 
         ]
     admitted = {reason.known.label for reason in explanation.reasons}
     more = _unasked(admitted, measured, knowledge)
-    return replace(explanation, reasons=(*proved, *left, *more), refuted=refuted)
+    guess = explanation.is_guess and not proved
+    return replace(explanation, reasons=(*proved, *left, *more), refuted=refuted, is_guess=guess)
 
 
 def _is_stated(reason: Reason) -> bool:

@@ -58,6 +58,7 @@ GOES_ON = re.compile(
 # Unless it says itself that it is an error.
 ERROR_LEVEL = re.compile(r"\b[EF]\d{4} \d\d:|\bE \d+ \d+\]|\b(?:ERROR|CRITICAL|FATAL)\b|\A\w* ?[Ee]rror: ")
 LAST_LINES = 10
+LAST_SHOWN = 2000  # of each
 KINDS_MAX = 40_000
 KIND_LETTERS_MAX = 600  # of longer ones only a hash is kept
 LINE_SHOWN = 16_384  # of either end of one line, for expressions
@@ -157,7 +158,7 @@ class Matcher:
 def last_lines(blocks: Iterable[tuple[int, bytes]]) -> list[tuple[int, str]]:
     """The last lines of these blocks that may be of a failure, and of those only what is near the end."""
     rows = [row for number, block in blocks for row in enumerate(block.split(b"\n"), number)]
-    ends = [(number, _ends_of(line)) for number, line in rows if line.strip()][-LAST_LINES:]
+    ends = [(number, _ends_of(line)[:LAST_SHOWN]) for number, line in rows if line.strip()][-LAST_LINES:]
     return [(number, text) for number, text in ends if _is_trouble(text)]
 
 

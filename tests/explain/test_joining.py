@@ -144,3 +144,9 @@ def test_a_check_that_did_not_see_everything_refutes_nothing() -> None:
     assert passed(part=Part(checks=40, of_checks=40, nodes=1, of_nodes=4)) == frozenset()
     gap = Gap(family="net", what="the ports", reason="in use", nodes=("n1",), checks=("net.ports",))
     assert passed(gaps=(gap,)) == every - {"net.ports"}
+
+
+def test_what_a_scan_proves_is_no_guess() -> None:
+    guess = replace(said(firewall=POSSIBLE), is_guess=True)
+    assert not join(guess, Measured(proofs=[FOUND]), Knowledge(KNOWN, ())).is_guess
+    assert join(guess, Measured(passed=WELL), Knowledge(KNOWN, ())).is_guess
