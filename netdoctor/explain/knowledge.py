@@ -15,7 +15,7 @@ import msgspec
 from msgspec import structs
 
 from netdoctor.compat import StrEnum, tomllib
-from netdoctor.explain.literals import LEAST_LETTERS, alternatives, required_fast
+from netdoctor.explain.literals import LEAST_LETTERS, alternatives, longest, required_fast
 
 FOLDER = Path(__file__).parent / "knowledge"
 CERTAIN = 100
@@ -40,6 +40,12 @@ def _compiled(regex: str) -> re.Pattern[str]:
     return re.compile(regex, re.ASCII)
 
 
+@cache
+def _tried_first(regex: str) -> tuple[str, re.Pattern[str]]:
+    """What to look for before an expression, which takes fifty times as long."""
+    return longest(regex), _compiled(regex)
+
+
 class Alternative(NamedTuple):
     """A part of an expression that can match alone."""
 
@@ -48,7 +54,8 @@ class Alternative(NamedTuple):
 
     def search(self, text: str) -> re.Match[str] | None:
         """Where the text has it."""
-        return _compiled(self.regex).search(text)
+        first, regex = _tried_first(self.regex)
+        return regex.search(text) if first in text else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,6 +92,29 @@ def alternatives(regex: str) -> list[str]:
     return [*found, flags + regex[start:]]
 
 
+def longest(regex: str) -> str:
+    """The longest text that every match holds as it stands; "" where it is short, or capitals do not count.
+
+    >>> longest(r"(?<!x)Signal (?:9|15) \\(SIG\\w+\\) received")
+    ') received'
+    """
+    tree = _parser.parse(regex, re.ASCII)
+    runs = [""]
+
+    def read(items: Iterable[Any]) -> None:
+        for op, argument in items:
+            if op is _constants.LITERAL:
+                runs[-1] += chr(argument)
+            elif op is _constants.SUBPATTERN and not argument[1]:  # without flags of its own
+                read(argument[-1])
+            elif op not in (_constants.AT, _constants.ASSERT, _constants.ASSERT_NOT):
+                runs.append("")
+
+    read(tree)
+    found = max(runs, key=len)
+    return found if len(found) >= LEAST_LETTERS and not tree.state.flags & re.IGNORECASE else ""
+
+
 def required_fast(regex: str) -> tuple[frozenset[str], ...]:
     """What `required` gives, looked up where it was worked out before: all patterns take half a second.
 
