@@ -104,12 +104,12 @@ class _Reader:
         hits = self._collector.gathered.hits
         if any(hit.pattern.role is not Role.CONTEXT for hit in hits):
             return nothing  # what failed was tried again and worked
-        known = {(hit.file, hit.number) for hit in hits}
+        matcher = Matcher(self._knowledge.patterns)
         for file, lines in self._ends:
             self._collector.begin(file)
             for number, text in lines:
                 pairs = tuple((one, "") for one in subjects if one.search(text))
-                if (file, number) not in known:
+                if not any(one.patterns for one in matcher.block(text.encode(), number)):
                     self._collector.take(Found(number, text, pairs))
         found = judge(self._collector.gathered, self._knowledge)
         return replace(found, ranks=nothing.ranks, echoes=(), is_guess=True) if found.reasons else nothing

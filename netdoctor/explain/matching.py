@@ -37,8 +37,8 @@ _FAILURE_LETTERS = tuple(
 )
 # What a line holds that may be the last word of a job that failed.
 LOOKS_BAD = re.compile(
-    r"(?i)error|exception|fail|fatal|unable|cannot|could ?n.t|could not|invalid|illegal|panic|abort|assert"
-    r"|refus|reject|denied|unreachable|unavailable|unsupported|unexpected|unrecognized|unknown|incompatib"
+    r"(?i)(?<![-_])error(?!s?[_'\"]?[=:]? ?\d)|exception|fail|fatal|unable|cannot|could ?n.t|could not"
+    r"|invalid|illegal|panic|abort|assert|refus|reject|denied|unreachable|unavailable|unsupported|unexpected|unrecognized|unknown|incompatib"
     r"|insufficient|inconsistent|incomplete|mismatch|missing|corrupt|broken|crash|killed|preempt|interrupted"
     r"|disconnect|timed? ?out|stuck|exceed|overflow|terminate|stopped|\bfault|\bdead\b|\blost\b|already exist"
     r"|out of\b|too (?:many|large|small|old|few)|\bSIG[A-Z]{3,5}\b|\bnan\b|does ?n.t|does not|NCCL WARN"
@@ -51,7 +51,7 @@ GOES_ON = re.compile(
     r"(?i:\b(?:0|no|zero|without|not an?) (?:errors?|failures?)\b(?! code)|, 0 failed"
     r"|\b(?:error|fail)\w*[=:] ?0\b)|\b[WIDV]\d{4} \d\d:|\[[WID] |\bW [a-z]|<warn>|(?<!NCCL )\bWARN\b"
     r"|\b(?:INFO|DEBUG|TRACE|WARNING|NOTICE|DIAG)\b|(?i:warning: |\binfo: )"
-    r"|\A(?:\[\w+\]: ?)? {2,}(?:raise|File|return|assert) "
+    r"|\A(?:\[\w+\]: ?)? {2,}(?:raise|File|return|assert) |\beval_loss\b"
     r"|(?i:\[[wid]\]|fall(?:ing|s)? ?back|retry|try(?:ing)? again|skip|continu|ignor|instead|deprecat"
     r"|optional|disabled|recommend|please (?:set|see)|\bif you\b|policy =|\bcorrectable)"
 )

@@ -157,7 +157,8 @@ def test_a_last_line_that_nobody_knows_is_taken_by_what_it_is_about() -> None:
         TRAINS + "WARNING " + STRANGE,
         TRAINS + STRANGE + ", trying again",
         TRAINS + "evaluated 500 samples, 0 errors\n",
-        TRAINS + "Unable to find image 'nvcr.io/nvidia/pytorch:23.10-py3' locally\n",  # known, and no failure
+        TRAINS
+        + "Unable to find image 'nvcr.io/nvidia/pytorch:23.10-py3' locally\n" * 9,  # known, and no failure
     ],
 )
 def test_what_went_on_is_no_last_line(log: str) -> None:
