@@ -220,9 +220,7 @@ class _Finder:
         """None where no pattern needs a try."""
         found = {number for number, _, _ in self._find(kind, overlapping=True)}
         first = sorted({index for number in found for index in self._by_text[number]})
-        candidates = tuple(
-            index for index in first if not any(found.isdisjoint(one) for one in self._others[index])
-        )
+        candidates = tuple(i for i in first if not any(map(found.isdisjoint, self._others[i])))
         failing = not found.isdisjoint(self._failing)
         return _Kind(candidates, failing) if candidates or failing else None
 
