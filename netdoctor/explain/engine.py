@@ -108,9 +108,10 @@ class _Reader:
         for file, lines in self._ends:
             self._collector.begin(file)
             for number, text in lines:
+                if any(one.patterns for one in matcher.block(text.encode(), number)):
+                    continue  # known, and no failure
                 pairs = tuple((one, "") for one in subjects if one.search(text))
-                if not any(one.patterns for one in matcher.block(text.encode(), number)):
-                    self._collector.take(Found(number, text, pairs))
+                self._collector.take(Found(number, text, pairs))
         found = judge(self._collector.gathered, self._knowledge)
         return replace(found, ranks=nothing.ranks, echoes=(), is_guess=True) if found.reasons else nothing
 

@@ -93,7 +93,8 @@ def alternatives(regex: str) -> list[str]:
 
 
 def longest(regex: str) -> str:
-    """The longest text that every match holds as it stands; "" where it is short, or capitals do not count.
+    """The longest text that every match holds as it stands. "" where that is short, or where the
+    expression takes capitals and small letters alike.
 
     >>> longest(r"(?<!x)Signal (?:9|15) \\(SIG\\w+\\) received")
     ') received'

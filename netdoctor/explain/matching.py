@@ -38,9 +38,10 @@ _FAILURE_LETTERS = tuple(
 # What a line holds that may be the last word of a job that failed.
 LOOKS_BAD = re.compile(
     r"(?i)(?<![-_])error(?!s?[_'\"]?[=:]? ?\d)|exception|fail|fatal|unable|cannot|could ?n.t|could not"
-    r"|invalid|illegal|panic|abort|assert|refus|reject|denied|unreachable|unavailable|unsupported|unexpected|unrecognized|unknown|incompatib"
-    r"|insufficient|inconsistent|incomplete|mismatch|missing|corrupt|broken|crash|killed|preempt|interrupted"
-    r"|disconnect|timed? ?out|stuck|exceed|overflow|terminate|stopped|\bfault|\bdead\b|\blost\b|already exist"
+    r"|invalid|illegal|panic|abort|assert|refus|reject|denied|unreachable|unavailable|unsupported|unexpected"
+    r"|unrecognized|unknown|incompatib|insufficient|inconsistent|incomplete|mismatch|missing|corrupt|broken"
+    r"|crash|killed|preempt|interrupted|disconnect"
+    r"|timed? ?out|stuck|exceed|overflow|terminate|stopped|\bfault|\bdead\b|\blost\b|already exist"
     r"|out of\b|too (?:many|large|small|old|few)|\bSIG[A-Z]{3,5}\b|\bnan\b|does ?n.t|does not|NCCL WARN"
     r"|\bno (?:such|suitable|compatible|available|matching|valid|space|route)"
     r"|\bnot (?:found|available|supported|ready|enough|recognized|prepared|allowed|respond|permitted|match"
@@ -156,7 +157,7 @@ class Matcher:
 
 
 def last_lines(blocks: Iterable[tuple[int, bytes]]) -> list[tuple[int, str]]:
-    """The last lines of these blocks that may be of a failure, and of those only what is near the end."""
+    """Those of the last LAST_LINES lines of a log that may be of a failure. blocks: its last ones."""
     rows = [row for number, block in blocks for row in enumerate(block.split(b"\n"), number)]
     ends = [(number, _ends_of(line)[:LAST_SHOWN]) for number, line in rows if line.strip()][-LAST_LINES:]
     return [(number, text) for number, text in ends if _is_trouble(text)]

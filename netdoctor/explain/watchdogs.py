@@ -1,4 +1,4 @@
-"""What torch's watchdogs print of each rank's collectives, held against each other. Pure.
+"""What torch's watchdogs print of each rank's collectives, compared over all ranks. Pure.
 
 Once a collective of a group timed out, every rank says which one it called last and which was done last
 (pytorch/pytorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, 2.2 and newer). Who called fewer than the
@@ -18,6 +18,7 @@ STATUSES_MAX = 200_000
 # What others wait in, all before it are done: who is further behind counts something else (sends have numbers
 # of their own).
 BEHIND_MAX = 64
+# Where more than one rank in so many waits in nothing, the time of the first is up and others may yet come.
 ELSEWHERE_ONE_IN = 4
 _MARK = b"ast enqueued "
 _STATUS = re.compile(

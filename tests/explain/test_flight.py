@@ -440,8 +440,8 @@ def status(
     rank: int, last: int, done: int, at: int | None = None, form: str = "2.5", group: str = "0"
 ) -> str:
     text = HEARD if at is None else TIMED_OUT[form]
-    said = text.format(rank=rank, last=last, done=done, at=at, group=group)
-    return f"[rank{rank}]:[E703 15:37:17.178057290 ProcessGroupNCCL.cpp:1922] {said}"
+    line = text.format(rank=rank, last=last, done=done, at=at, group=group)
+    return f"[rank{rank}]:[E703 15:37:17.178057290 ProcessGroupNCCL.cpp:1922] {line}"
 
 
 @pytest.mark.parametrize("form", TIMED_OUT)

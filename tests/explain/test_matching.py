@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netdoctor.explain.knowledge import load
-from netdoctor.explain.literals import DROP, FOLD, alternatives, fold, required
+from netdoctor.explain.literals import DROP, FOLD, alternatives, fold, longest, required
 from netdoctor.explain.matching import Matcher
 
 REQUIRED = {
@@ -37,6 +37,26 @@ def test_an_expression_is_tried_part_by_part() -> None:
     assert parts == ["(?i)port (?:a|b)", r"(?i)x\|[|(\]]y", "(?i)(?:in|out) of []|)]"]
     for pattern in load().patterns:
         assert "|".join(one.regex.removeprefix("(?i)") for one in pattern.alternatives) in pattern.regex
+
+
+LONGEST = {
+    r"(?<!x)Signal (?:9|15) received": " received",
+    r"(?:out) of memory\b": "out of memory",  # a group that is always there goes on
+    r"port(?: taken)?, and gone": ", and gone",
+    r"(?:lost|gone) x+ y": "",  # too short
+    r"(?i)connection refused": "",
+    r"(?i:connection) refused": " refused",
+    r"host(?=name) up": "host up",
+    r"link{2} down": " down",
+}
+
+
+def test_a_text_that_every_match_holds() -> None:
+    assert {regex: longest(regex) for regex in LONGEST} == LONGEST
+    for pattern in load().patterns:
+        for one in pattern.alternatives:
+            if match := re.compile(one.regex, re.ASCII).search(pattern.line):
+                assert longest(one.regex) in match[0]
 
 
 @pytest.mark.thorough
